@@ -191,7 +191,8 @@ impl LeaseClaim {
         if found.is_some_and(|found| found.version == version) { Ok(()) } else { self.adopt_found(&mut self.state()) }
     }
 
-    /// Releases the lock. A lost lock needs no release.
+    /// Releases the lock: later checks fail, also those of a thread that outlives the lock. A lost lock needs no
+    /// release.
     pub(super) fn release(&self) -> io::Result<()> {
         let mut state = self.state();
         let outcome = self.move_on(&mut state, |content| content.released = true);
@@ -246,10 +247,13 @@ impl LeaseClaim {
     }
 
     fn refuse_lost(&self, state: &State) -> io::Result<()> {
-        let Some(words) = &state.lost else { return Ok(()) };
-        let message = format!(
-            "lost the lock: {words}; this process did not renew it in time; give the command again when the other process has ended"
-        );
+        let message = match &state.lost {
+            Some(words) => format!(
+                "lost the lock: {words}; this process did not renew it in time; give the command again when the other process has ended"
+            ),
+            None if state.content.released => "this process has released the lock, so it writes no more".to_owned(),
+            None => return Ok(()),
+        };
         Err(with_place(self.store.place(&self.name), &io::Error::new(ErrorKind::ResourceBusy, message)))
     }
 

@@ -87,6 +87,10 @@ fn a_lock_that_was_released_is_free() {
             assert_eq!(content(store)["released"], false);
             claim.release().expect("released");
             assert_eq!(content(store)["released"], true);
+            let error = claim.check().expect_err("a thread that outlives the lock must not write");
+            assert!(error.to_string().contains("has released the lock"), "{error}");
+            claim.renew().expect_err("it is no longer ours");
+            assert_eq!(content(store)["released"], true);
         }
         assert_eq!(clock.passed(), Duration::ZERO, "a free lock needs no wait");
     });
