@@ -8,12 +8,15 @@ pub mod corpora;
 pub(crate) mod corpus;
 #[cfg(test)]
 mod fuzz;
+mod key_path;
 mod mistake;
 pub(crate) mod reference;
 mod renamed;
 mod section;
 pub(crate) mod source;
 pub(crate) mod sources;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +37,7 @@ pub use source::merge;
 pub use telemetry::alerts::AlertsConfig;
 use toml::{Table, Value};
 
+use self::key_path::is_within;
 use self::sources::SourceConfig;
 
 /// Run folder, timeouts and exporters of a run.
@@ -147,6 +151,8 @@ pub struct Parsed {
     pub(crate) problems: Mistakes,
     /// Component names as written, including those of invalid components.
     names: BTreeMap<&'static str, Vec<String>>,
+    /// Keys whose values are not as written, because of a mistake in them.
+    broken: Vec<String>,
 }
 
 impl Parsed {
@@ -155,12 +161,11 @@ impl Parsed {
         let (mut source, mistakes) = ConfigSource::read(file, overrides).map_err(|mistake| Mistakes(vec![mistake]))?;
         let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source, mistakes);
         let mut config = read(&mut sections);
-        let names = sections.names();
-        let problems = sections.finish();
+        let section::SectionsEnd { mistakes: problems, names, broken } = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
         corpus::follow_sources(&mut config.sources, &source);
         follow_budget(&mut config.training.train, &source);
-        Ok(Self { config, source, problems, names })
+        Ok(Self { config, source, problems, names, broken })
     }
 
     /// Returns the configuration for a command that reads a corpus: that of `[prepare]`, or those of all sources
@@ -185,11 +190,13 @@ impl Parsed {
         !parsed && self.names.get(table).into_iter().flatten().any(|known| known == name)
     }
 
-    /// Adds problems found in planning. Skips problems that only follow from a component that could not be parsed,
-    /// since its own mistake is in the list already.
+    /// Adds problems found in planning. Skips problems that only follow from a key or a component that could not be
+    /// parsed, since its own mistake is in the list already.
     pub(crate) fn report(&mut self, found: Vec<Problem>) {
         for problem in found {
-            let follows = problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
+            let holds = |broken: &String| is_within(&problem.key, broken) || is_within(broken, &problem.key);
+            let follows = self.broken.iter().any(holds)
+                || problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
             if !follows {
                 let mistake = self.source.locate(problem);
                 self.add(mistake);

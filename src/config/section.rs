@@ -5,9 +5,16 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::key_path::{KeyPath, RemovedElements, Step};
 use super::mistake::{Mistake, Mistakes, did_you_mean};
 use super::renamed;
 use super::source::ConfigSource;
+
+/// Maximum number of mistakes that are reported of a section. Each one costs another parse.
+const MISTAKES_MAX: usize = 100;
+
+/// Maximum number of keys of a component that are tried for the cause of an error. No component has half as many.
+const COMPONENT_KEYS_MAX: usize = 64;
 
 /// A table that is parsed section by section.
 pub(super) struct Sections<'a> {
@@ -16,12 +23,25 @@ pub(super) struct Sections<'a> {
     names: BTreeMap<&'static str, Vec<String>>,
     source: &'a ConfigSource,
     problems: Mistakes,
+    /// Keys whose values are not as written, because of a mistake in them.
+    broken: Vec<String>,
+}
+
+/// Result of the parsing of all sections.
+pub(super) struct SectionsEnd {
+    /// All mistakes, including unknown sections.
+    pub(super) mistakes: Mistakes,
+    /// Component names of every table, as written.
+    pub(super) names: BTreeMap<&'static str, Vec<String>>,
+    /// Keys whose values are not as written, because of a mistake in them.
+    pub(super) broken: Vec<String>,
 }
 
 impl<'a> Sections<'a> {
     /// Starts with `table`. Earlier `mistakes` are listed first.
     pub(super) fn new(table: Table, source: &'a ConfigSource, mistakes: Vec<Mistake>) -> Self {
-        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Mistakes(mistakes) }
+        let problems = Mistakes(mistakes);
+        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems, broken: Vec::new() }
     }
 
     /// Parses a top-level value.
@@ -46,6 +66,7 @@ impl<'a> Sections<'a> {
             Some(Value::Table(named)) => named,
             Some(_) => {
                 self.problems.push(self.source.mistake(key, format!("`{key}` is a table of named components")));
+                self.broken.push(key.to_owned());
                 return Table::new();
             }
         };
@@ -84,13 +105,8 @@ impl<'a> Sections<'a> {
         components
     }
 
-    /// Returns the component names of every table taken so far, as written.
-    pub(super) fn names(&self) -> BTreeMap<&'static str, Vec<String>> {
-        self.names.clone()
-    }
-
-    /// Returns all mistakes, including unknown sections.
-    pub(super) fn finish(mut self) -> Mistakes {
+    /// Returns the mistakes and names of all sections.
+    pub(super) fn finish(mut self) -> SectionsEnd {
         for key in self.table.keys() {
             let problem = self.source.mistake(key, format!("unknown section `{key}`"));
             self.problems.push(match renamed::section(key) {
@@ -98,29 +114,67 @@ impl<'a> Sections<'a> {
                 None => suggest(problem, key, &self.known),
             });
         }
-        self.problems
+        SectionsEnd { mistakes: self.problems, names: self.names, broken: self.broken }
     }
 
     /// Parses a value. If a key is invalid, records the mistake, removes the key and tries again to check the other
     /// keys.
     fn parse<T: DeserializeOwned>(&mut self, path: &str, mut value: Value) -> Option<T> {
-        loop {
+        let mut removed = RemovedElements::default();
+        for _ in 0..MISTAKES_MAX {
             let error = match serde_path_to_error::deserialize::<_, T>(value.clone()) {
                 Ok(parsed) => return Some(parsed),
                 Err(error) => error,
             };
-            let inner = error.path().to_string();
             let message = error.inner().message().to_owned();
-            let key =
-                quoted(&message, "unknown field").map_or(inner.clone(), |field| join(&parent(&inner, field), field));
-            let whole = if key == "." || key.is_empty() { path.to_owned() } else { join(path, &key) };
-            self.problems.push(explain(self.source, &whole, &message));
-            // Without a valid kind, the other keys cannot be checked.
-            if key == "kind" || !remove(&mut value, &key) {
+            let key = wrong_key::<T>(&value, &error);
+            self.problems.push(explain(self.source, &removed.original(&key).below(path), &message));
+            let holder = useless_part(&value, key, &message);
+            let original = removed.original(&holder);
+            let is_element = matches!(holder.last(), Some(Step::Index(_)));
+            // The elements behind a removed one have other indices now.
+            let broken = if is_element { original.parent() } else { None };
+            self.broken.push(broken.unwrap_or_else(|| original.clone()).element().below(path));
+            if !holder.remove(&mut value) {
                 return None;
             }
+            if is_element {
+                removed.add(original);
+            }
         }
+        self.broken.push(path.to_owned());
+        None
     }
+}
+
+/// Returns the key that an error is about.
+fn wrong_key<T: DeserializeOwned>(value: &Value, error: &serde_path_to_error::Error<toml::de::Error>) -> KeyPath {
+    let inner = KeyPath::from_serde(error.path());
+    let message = error.inner().message();
+    if let Some(field) = quoted(message, "unknown field") {
+        // serde has the field in its path, or only in its message.
+        return if inner.last() == Some(&Step::Key(field.to_owned())) { inner } else { inner.key(field) };
+    }
+    // The path of an error in a component ends at the component. Its key is the one that fails alone.
+    let is_component = |table: &&Table| table.contains_key("kind") && table.len() <= COMPONENT_KEYS_MAX;
+    let component = inner.find(value).and_then(Value::as_table).filter(is_component);
+    let mut keys = component.into_iter().flat_map(Table::keys).filter(|key| *key != "kind");
+    let is_cause = |key: &&String| {
+        let mut alone = value.clone();
+        if let Some(Value::Table(table)) = inner.find_mut(&mut alone) {
+            table.retain(|other, _| other == "kind" || other == *key);
+        }
+        let again = serde_path_to_error::deserialize::<_, T>(alone).err();
+        again.is_some_and(|again| KeyPath::from_serde(again.path()) == inner && again.inner().message() == message)
+    };
+    keys.find(is_cause).map_or(inner.clone(), |key| inner.key(key))
+}
+
+/// Returns the path of what cannot be checked further: the wrong key, or the component whose kind is wrong.
+fn useless_part(value: &Value, key: KeyPath, message: &str) -> KeyPath {
+    let is_kind = key.last() == Some(&Step::Key("kind".to_owned())) && quoted(message, "unknown field").is_none();
+    let holder = key.parent().filter(|holder| is_kind && holder.find(value).is_some_and(Value::is_table));
+    holder.unwrap_or(key)
 }
 
 /// Converts an error of serde to a mistake, with a suggestion if serde lists the choices.
@@ -145,6 +199,9 @@ fn explain(source: &ConfigSource, path: &str, message: &str) -> Mistake {
 /// Converts serde's message about a wrong type to TOML terms.
 fn in_words(message: &str) -> String {
     let kinds = ["invalid type: ", "invalid value: "];
+    if let Some(key) = quoted(message, "missing field") {
+        return format!("the key `{key}` is missing");
+    }
     let parts = kinds.iter().find_map(|kind| message.strip_prefix(kind)?.split_once(", expected "));
     let Some((found, expected)) = parts else { return message.to_owned() };
     let expected = match expected {
@@ -157,7 +214,9 @@ fn in_words(message: &str) -> String {
         "a sequence" => "a list",
         "a map" => "a table",
         it if it.starts_with("struct ") || it.starts_with("internally tagged enum ") => "a table",
-        it if it.starts_with("enum ") || it.starts_with("string or table") => "one of its names, in quotes",
+        it if it.starts_with("enum ") || it.starts_with("string or table") || it == "variant identifier" => {
+            "one of its names, in quotes"
+        }
         it => it,
     };
     format!("expected {expected}, found {found}")
@@ -191,24 +250,6 @@ fn quoted<'a>(message: &'a str, kind: &str) -> Option<&'a str> {
     message.strip_prefix(kind)?.split('`').nth(1)
 }
 
-/// Returns the table that holds an unknown field. serde has the field in its path, or only in its message.
-fn parent(inner: &str, field: &str) -> String {
-    let inner = inner.trim_end_matches('.');
-    inner.strip_suffix(field).map_or(inner, |rest| rest.trim_end_matches('.')).to_owned()
-}
-
-fn join(path: &str, key: &str) -> String {
-    if path.is_empty() || path == "." { key.to_owned() } else { format!("{path}.{key}") }
-}
-
-/// Removes a dotted key below `value`. Returns `false` if there is no such key.
-fn remove(value: &mut Value, key: &str) -> bool {
-    let mut keys: Vec<&str> = key.split('.').collect();
-    let Some(last) = keys.pop() else { return false };
-    let holder = keys.into_iter().try_fold(value, |value, key| value.as_table_mut()?.get_mut(key));
-    holder.and_then(Value::as_table_mut).and_then(|table| table.remove(last)).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +266,7 @@ mod tests {
         let source = ConfigSource::default();
         let mut sections = Sections::new(table, &source, Vec::new());
         let example = sections.section("example");
-        (example, sections.finish().0)
+        (example, sections.finish().mistakes.0)
     }
 
     #[test]
@@ -251,7 +292,7 @@ mod tests {
         let table = toml::from_str("views.masked = 3").expect("TOML");
         let mut sections = Sections::new(table, &source, Vec::new());
         let _ = sections.components::<Example>("views", &["mask", "crop"]);
-        let mistake = sections.finish().0.remove(0);
+        let mistake = sections.finish().mistakes.0.remove(0);
         assert_eq!(mistake.message, "`views.masked` is a whole number, not a component");
         assert_eq!(mistake.hint.as_deref(), Some("write `[views.masked]` and its `kind`, one of mask, crop"));
     }

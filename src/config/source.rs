@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use super::mistake::Mistake;
@@ -69,7 +69,7 @@ impl ConfigSource {
             if let Some(place) = self.places.get(path) {
                 return format!("{place}, {}", self.display_key(key));
             }
-            match path.rfind('.') {
+            match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
                 None => return format!("{}, {}", self.file.display(), self.display_key(key)),
             }
@@ -98,11 +98,13 @@ impl ConfigSource {
         let table = parse(file, text)?;
         let mut places = Vec::new();
         collect_places(&table, "", &mut places);
+        places.iter().for_each(|place| forget_elements(&mut self.places, &place.path));
+        let lines = LineStarts::new(text);
         for KeyPlace { path, offset, is_table } in places {
             if is_table {
                 self.tables.insert(path.clone());
             }
-            self.places.insert(path, format!("{}:{}", file.display(), line_of(text, offset)));
+            self.places.insert(path, format!("{}:{}", file.display(), lines.line(offset)));
         }
         // A text that parses with positions also parses without.
         let plain: Table = toml::from_str(text).map_err(|error| unreadable(file, &error))?;
@@ -142,9 +144,19 @@ impl ConfigSource {
 
 /// Records the place of a value and of all values in it.
 fn note(places: &mut BTreeMap<String, String>, path: &str, value: &Value, place: &str) {
+    forget_elements(places, path);
     places.insert(path.to_owned(), place.to_owned());
     for (key, inner) in value.as_table().into_iter().flatten() {
         note(places, &format!("{path}.{key}"), inner, place);
+    }
+}
+
+/// Removes the places of the elements of a list, which another list replaces.
+fn forget_elements(places: &mut BTreeMap<String, String>, path: &str) {
+    let first = format!("{path}[");
+    let elements = places.range(first.clone()..).map(|(key, _)| key).take_while(|key| key.starts_with(&first));
+    for element in elements.cloned().collect::<Vec<_>>() {
+        places.remove(&element);
     }
 }
 
@@ -225,8 +237,18 @@ fn read(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text[..offset].matches('\n').count() + 1
+/// Offsets of the lines of a text. A file may have a million keys, so its text is searched once.
+struct LineStarts(Vec<usize>);
+
+impl LineStarts {
+    fn new(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(end, _)| end + 1).collect())
+    }
+
+    /// Returns the line, from 1 on, of an offset.
+    fn line(&self, offset: usize) -> usize {
+        self.0.partition_point(|&start| start <= offset) + 1
+    }
 }
 
 fn unreadable(file: &Path, error: &toml::de::Error) -> Mistake {
@@ -249,7 +271,7 @@ fn is_deep(text: &str) -> bool {
 /// Parses a file with positions. A syntax error has `file:line` and the text of the line.
 fn parse<'a>(file: &Path, text: &'a str) -> Result<DeTable<'a>, Mistake> {
     DeTable::parse(text).map(toml::Spanned::into_inner).map_err(|error| {
-        let line = line_of(text, error.span().map_or(0, |span| span.start));
+        let line = LineStarts::new(text).line(error.span().map_or(0, |span| span.start));
         Mistake { place: format!("{}:{line}", file.display()), ..unreadable(file, &error) }
     })
 }
@@ -267,11 +289,21 @@ struct KeyPlace {
 fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<KeyPlace>) {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
-        let inner = value.get_ref().as_table();
-        places.push(KeyPlace { path: path.clone(), offset: key.span().start, is_table: inner.is_some() });
-        if let Some(inner) = inner {
-            collect_places(inner, &path, places);
+        collect_value(value.get_ref(), path, key.span().start, places);
+    }
+}
+
+/// Collects the places of a value and of all values in it.
+fn collect_value(value: &DeValue<'_>, path: String, offset: usize, places: &mut Vec<KeyPlace>) {
+    places.push(KeyPlace { path: path.clone(), offset, is_table: value.is_table() });
+    match value {
+        DeValue::Table(table) => collect_places(table, &path, places),
+        DeValue::Array(list) => {
+            for (index, element) in list.iter().enumerate() {
+                collect_value(element.get_ref(), format!("{path}[{index}]"), element.span().start, places);
+            }
         }
+        _ => {}
     }
 }
 
