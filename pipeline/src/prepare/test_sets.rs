@@ -29,10 +29,11 @@ impl TestSets {
         let mut normalizer = Normalizer::default();
         for (set, test_set) in test_sets.iter().enumerate() {
             let mut texts = TestTexts { builder: &mut builder, normalizer: &mut normalizer, set, texts: 0, short: 0 };
-            match &test_set.task {
-                Some(task) => read_task(task, test_set, &mut texts)?,
-                None => read_files(config, test_set, &mut texts)?,
-            }
+            let read = match &test_set.task {
+                Some(task) => read_task(task, test_set, &mut texts),
+                None => read_files(config, test_set, &mut texts),
+            };
+            read.map_err(|error| with_keys_of_set(error, set))?;
             let (name, texts, short) = (test_set.name(), texts.texts, texts.short);
             info!(test_set = name, texts, short, "prepare: test set read; texts below `run_words` have no run");
         }
@@ -74,6 +75,7 @@ fn read_task(name: &str, config: &TestSetConfig, texts: &mut TestTexts<'_>) -> R
             SetPurpose::Test => TestSplit::Test,
         })
     };
+    let key = key_of(texts.set);
     let mut files = 0;
     for set in task.sets().into_iter().filter(|set| is_read(set.purpose)) {
         let file = folder.join(&set.file);
@@ -81,7 +83,7 @@ fn read_task(name: &str, config: &TestSetConfig, texts: &mut TestTexts<'_>) -> R
             continue;
         }
         files += 1;
-        let refused = |error: tasks::RowError| Error::Config(format!("`prepare.decontamination`: {error}"));
+        let refused = |error: tasks::RowError| Error::Config(format!("`{key}`: {error}"));
         // Consecutive questions share their passage.
         let mut passage = None;
         for example in ExampleReader::open(&file, &set.layout, &task.output()).map_err(refused)? {
@@ -96,10 +98,31 @@ fn read_task(name: &str, config: &TestSetConfig, texts: &mut TestTexts<'_>) -> R
     if files == 0 {
         let folder = folder.display();
         return Err(Error::Config(format!(
-            "`prepare.decontamination`: {folder} has no file of the task `{name}` with these splits; check `data` and `splits`"
+            "`{key}`: {folder} has no file of the task `{name}` with these splits; check `data` and `splits`"
         )));
     }
     Ok(())
+}
+
+/// Returns the key of a test set.
+fn key_of(set: usize) -> String {
+    format!("prepare.decontamination.test_sets[{set}]")
+}
+
+/// Replaces the keys of the corpus in an error about the files of a test set by those of the test set.
+fn with_keys_of_set(error: Error, set: usize) -> Error {
+    const KEYS: [(&str, &str); 3] = [("text_field", "text_fields"), ("format", "format"), ("inputs", "files")];
+    let renamed = |message: String| {
+        KEYS.into_iter().fold(message, |message, (of_corpus, of_set)| {
+            message.replace(&format!("`prepare.{of_corpus}"), &format!("`{}.{of_set}", key_of(set)))
+        })
+    };
+    match error {
+        Error::Config(message) => Error::Config(renamed(message)),
+        Error::Corpus { path, line, message } => Error::Corpus { path, line, message: renamed(message) },
+        Error::UnusableFile { path, line, message } => Error::UnusableFile { path, line, message: renamed(message) },
+        other => other,
+    }
 }
 
 /// Refuses a record without text that can be read: the texts behind it would not be found in the corpus. With several

@@ -92,6 +92,26 @@ fn test_sets_that_cannot_be_read_are_refused() {
 }
 
 #[test]
+fn errors_about_a_test_set_name_its_keys() {
+    let first = "test_sets = [{ name = 'first', files = ['TESTS/own.jsonl'], text_fields = ['question'] }, ";
+    let key = "prepare.decontamination.test_sets[1]";
+    for (second, expected) in [
+        ("{ files = ['TESTS/own2.jsonl'], text_fields = ['answer'] }]", format!("set `{key}.text_fields`")),
+        ("{ files = ['TESTS/own.csv'], text_fields = ['answer'] }]", format!("set `{key}.text_fields`")),
+        ("{ files = ['TESTS'], format = 'parquet' }]", format!("set `{key}.format` to the format")),
+        ("{ files = ['TESTS/own2.jsonl'], text_fields = ['n'] }]", format!("set `{key}.text_fields`")),
+        ("{ task = 'sst2', data = 'TESTS/none' }]", format!("`{key}`: ")),
+        ("{ task = 'cola', data = 'TESTS/SST-2' }]", format!("`{key}`: ")),
+    ] {
+        let home = home(&format!("{first}{second}"));
+        write_all(home.folder.path(), &[("tests/own.csv", "question,n\na,1\n")]);
+        let error = home.run().expect_err("unreadable").to_string();
+        assert!(error.contains(&expected), "{second}: {error}");
+        assert!(!error.contains("`prepare.text_field") && !error.contains("`prepare.format"), "{second}: {error}");
+    }
+}
+
+#[test]
 fn the_format_of_a_test_set_is_detected() {
     let detected = BOTH.replace(" format = 'jsonl',", "");
     assert_ne!(detected, BOTH);
