@@ -28,6 +28,7 @@ mod part_check;
 mod part_list;
 mod part_pool;
 mod plan;
+mod pending_commit;
 mod planned_inputs;
 mod progress;
 mod provisional_manifest;

@@ -66,10 +66,45 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
     ) -> Self {
         assert!(options.workers > 0 && options.queue_depth > 0, "`workers` and `queue_depth` must be at least 1");
         let (sender, results) = bounded(options.queue_depth);
+        let (mut pool, token) = Self::without_threads(count, options, results);
+        pool.start_workers(options, &token, &sender, make);
+        pool
+    }
+
+    /// Starts a pool whose items need a wait after the work, such as that for a disk: `make` runs in `options.workers`
+    /// threads as in [`new`](Self::new), then `finish` in `finishers` threads, while the workers make the next items. At
+    /// most `finishers` items wait for `finish`. What `make` has returned is finished also after an error or a cancellation.
+    ///
+    /// # Panics
+    /// If `workers`, `queue_depth` or `finishers` is 0.
+    pub fn with_finishers<M: Send + 'static>(
+        count: u64,
+        options: PoolOptions,
+        finishers: usize,
+        make: impl Fn(u64, &CancelToken) -> Result<Option<M>, E> + Send + Sync + 'static,
+        finish: impl Fn(M) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Self {
+        assert!(options.workers > 0 && options.queue_depth > 0, "`workers` and `queue_depth` must be at least 1");
+        assert!(finishers > 0, "`finishers` must be at least 1");
+        let (sender, results) = bounded(options.queue_depth);
+        let (made_sender, made) = bounded(finishers);
+        let (mut pool, token) = Self::without_threads(count, options, results);
+        let finish = Arc::new(finish);
+        for number in 0..finishers {
+            let name = format!("{}-end-{number}", options.name);
+            let finisher = Finisher { name: name.clone(), made: made.clone(), results: sender.clone() };
+            let finish = Arc::clone(&finish);
+            pool.start(name, move || finisher.run(&*finish));
+        }
+        pool.start_workers(options, &token, &made_sender, make);
+        pool
+    }
+
+    fn without_threads(count: u64, options: PoolOptions, results: Receiver<Finished<T, E>>) -> (Self, CancelToken) {
         let (cancel, token) = cancel_pair();
         let reader = TimeAccount::new(format!("{}-reader", options.name), 0);
         let items = ItemStream { item: options.item, reader: reader.number() };
-        let mut pool = Self {
+        let pool = Self {
             results: Some(results),
             threads: Vec::new(),
             cancel,
@@ -78,25 +113,36 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
             left: count,
             spawn_error: None,
         };
-        let work = Arc::new(Work { make, next: AtomicU64::new(0), count, items });
+        (pool, token)
+    }
+
+    /// Starts the threads that make the items and send them to `made`.
+    fn start_workers<M: Send + 'static>(
+        &mut self,
+        options: PoolOptions,
+        token: &CancelToken,
+        made: &Sender<Finished<M, E>>,
+        make: impl Fn(u64, &CancelToken) -> Result<Option<M>, E> + Send + Sync + 'static,
+    ) {
+        let work = Arc::new(Work { make, next: AtomicU64::new(0), count: self.left, items: self.items });
         for number in 0..options.workers {
             let name = format!("{}-{number}", options.name);
             let account = TimeAccount::new(name.clone(), options.queue_depth);
-            pool.stats.workers.push(Arc::clone(&account));
-            let results = sender.clone();
-            let token = token.clone();
-            let worker = Worker { name: name.clone(), number, account, results, token };
+            self.stats.workers.push(Arc::clone(&account));
+            let worker = Worker { name: name.clone(), number, account, results: made.clone(), token: token.clone() };
             let work = Arc::clone(&work);
-            match spawn(name, move || worker.run(&work)) {
-                Ok(thread) => pool.threads.push(thread),
-                Err(error) => {
-                    // The reader gets this error first.
-                    pool.spawn_error = Some(error);
-                    break;
-                }
+            self.start(name, move || worker.run(&work));
+        }
+    }
+
+    /// Starts a thread, unless an earlier one could not be started. The reader gets that error first.
+    fn start(&mut self, name: String, run: impl FnOnce() + Send + 'static) {
+        if self.spawn_error.is_none() {
+            match spawn(name, run) {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) => self.spawn_error = Some(error),
             }
         }
-        pool
     }
 
     /// Returns the time accounts; they outlive the pool.
@@ -213,6 +259,23 @@ impl<T, E: From<Error>> Worker<T, E> {
     }
 }
 
+/// State of one thread that finishes items.
+struct Finisher<M, T, E> {
+    name: String,
+    made: Receiver<Finished<M, E>>,
+    results: Sender<Finished<T, E>>,
+}
+
+impl<M, T, E: From<Error>> Finisher<M, T, E> {
+    fn run(&self, finish: &impl Fn(M) -> Result<T, E>) {
+        for Finished { index, worker, value } in &self.made {
+            let value = value.and_then(|made| guard_item(&self.name, index, || finish(made)));
+            // Without a reader, the remaining items are finished too.
+            let _ = self.results.send(Finished { index, worker, value });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -273,6 +336,79 @@ mod tests {
         assert!(matches!(pool.next_timeout(Duration::ZERO).expect("no item fails"), Poll::Pending));
         open.send(()).expect("the worker waits");
         assert_eq!(all(&mut pool).expect("no item fails"), [0]);
+    }
+
+    /// Item 1 is made while item 0 waits in `finish`: with one thread for both, nobody would open the gate.
+    #[test]
+    fn the_next_item_is_made_while_an_item_is_finished() {
+        let (open, gate) = bounded::<()>(1);
+        let make = move |index, _: &CancelToken| {
+            if index == 1 {
+                open.send(()).expect("a free slot");
+            }
+            Ok(Some(index))
+        };
+        let finish = move |index| {
+            if index == 0 {
+                gate.recv().expect("opened by the next item");
+            }
+            Ok(index * 10)
+        };
+        let mut pool = Pool::with_finishers(3, options(1, 1), 1, make, finish);
+        assert_eq!(all(&mut pool).expect("no item fails"), [0, 10, 20]);
+    }
+
+    #[test]
+    fn made_items_are_finished_also_without_a_reader() {
+        let finished = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&finished);
+        let (made, makes) = bounded::<()>(3);
+        let (open, gate) = bounded::<()>(0);
+        let make = move |index, token: &CancelToken| {
+            if index == 2 {
+                made.send(()).expect("a free slot");
+                while !token.is_cancelled() {
+                    std::thread::yield_now();
+                }
+                return Ok(None);
+            }
+            Ok(Some(index))
+        };
+        let finish = move |index| {
+            // Disconnected when the test drops the gate.
+            let _ = gate.recv();
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok(index)
+        };
+        let pool: Pool<u64> = Pool::with_finishers(3, options(1, 1), 2, make, finish);
+        makes.recv().expect("items 0 and 1 are made");
+        drop(open);
+        drop(pool);
+        assert_eq!(finished.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn errors_and_panics_of_finishers_are_errors_of_the_item() {
+        let mut pool = Pool::<u64>::with_finishers(
+            1,
+            options(1, 1),
+            1,
+            |index, _| Ok(Some(index)),
+            |_| Err(TestError::Item("the disk is full")),
+        );
+        assert_eq!(pool.next_timeout(LONG).expect_err("a failure").to_string(), "the disk is full");
+        let mut pool = Pool::<u64>::with_finishers(
+            1,
+            options(1, 1),
+            1,
+            |index, _| Ok(Some(index)),
+            |index| {
+                assert!(index != 0, "item {index} is bad");
+                Ok(index)
+            },
+        );
+        let error = pool.next_timeout(LONG).expect_err("a failure").to_string();
+        assert!(error.ends_with("failed at item 0: item 0 is bad"), "{error}");
     }
 
     #[test]

@@ -28,6 +28,12 @@ impl ObjectWriter {
         Self { upload, place, retries, buffer: Vec::new(), offset: 0, failed: false }
     }
 
+    /// Returns the number of bytes written so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.offset + self.buffer.len() as u64
+    }
+
     /// Makes the object durable, then visible.
     pub fn commit(mut self) -> io::Result<Stat> {
         self.send_buffer()?;

@@ -13,6 +13,7 @@
 //! RFC 3629, section 6, for byte-order marks.
 
 use std::io::BufRead as _;
+use std::mem::take;
 use std::ops::Range;
 
 use super::Format;
@@ -105,18 +106,27 @@ struct SingleRecord {
 }
 
 impl PieceReader for SingleRecord {
-    fn next(&mut self, _spare: &mut RecordBuffers) -> Result<Option<Record>> {
+    fn next(&mut self, spare: &mut RecordBuffers) -> Result<Option<Record>> {
+        let Some(mut bytes) = self.bytes.take() else { return Ok(None) };
         if !self.fits {
-            let reject = |_| Record::rejected(RejectReason::TooLong, 0..self.whole.to, 0);
-            return Ok(self.bytes.take().map(reject));
+            return Ok(Some(Record::rejected(RejectReason::TooLong, 0..self.whole.to, 0)));
         }
-        let text = self.bytes.take().map(|mut bytes| {
-            if bytes.starts_with(BYTE_ORDER_MARK) {
-                bytes.drain(..BYTE_ORDER_MARK.len());
-            }
-            bytes
-        });
-        Ok(text.filter(|text| !text.is_empty()).map(|text| Record::of_bytes(text, 0..self.whole.to, 0)))
+        if bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut record = Record::of_bytes(bytes, 0..self.whole.to, 0);
+        if let Some(document) = record.document.as_mut().filter(|document| document.text.len() as u64 == self.whole.to)
+            && record.complaints.is_empty()
+        {
+            // Nothing was removed or replaced: the id of the text is the hash of the file.
+            let mut id = take(&mut spare.id);
+            id.push_str(&self.whole.blake3);
+            document.id = Some(id);
+        }
+        Ok(Some(record))
     }
 
     fn skip(&mut self, to: u64) -> Result<()> {

@@ -21,7 +21,7 @@ use parquet::file::properties::WriterProperties;
 use runtime::catch_decoder;
 use schemas::manifest::FileEntry;
 use schemas::{Document, PartId};
-use store::Store;
+use store::{ObjectWriter, Store};
 
 use crate::shard::writer::{Hashing, write_error};
 use crate::{Error, Result};
@@ -161,16 +161,15 @@ impl TableWriter {
         writer.write(&batch).and_then(|()| writer.flush()).map_err(|error| write_error(store, name, error))
     }
 
-    /// Completes the table. Returns `None` if there is no document.
-    pub(super) fn finish(mut self) -> Result<Option<FileEntry>> {
+    /// Completes the table. Returns it with its object, which is not committed, or `None` if there is no document.
+    pub(super) fn finish(mut self) -> Result<Option<(FileEntry, ObjectWriter)>> {
         if !self.columns.document.is_empty() {
             self.flush()?;
         }
         let Some(writer) = self.open else { return Ok(None) };
         let object = writer.into_inner().map_err(|error| write_error(&self.store, &self.name, error))?;
         let blake3 = object.hasher.finalize().to_hex().to_string();
-        object.put.commit()?;
-        Ok(Some(FileEntry { path: self.name, blake3 }))
+        Ok(Some((FileEntry { path: self.name, blake3 }, object.put)))
     }
 }
 
@@ -433,7 +432,7 @@ mod tests {
     #[test]
     fn a_document_is_found_by_its_id_and_a_table_of_none_is_no_object() {
         let store = Store::in_memory(FaultConfig::none());
-        assert_eq!(TableWriter::new(&store, "documents/none.parquet".into()).finish().expect("written"), None);
+        assert!(TableWriter::new(&store, "documents/none.parquet".into()).finish().expect("written").is_none());
         assert!(store.list("").expect("listed").is_empty());
         let mut writer = TableWriter::new(&store, "documents/some.parquet".into());
         for index in 0..ROWS_PER_GROUP + 2 {
@@ -446,7 +445,8 @@ mod tests {
                 writer.flush().expect("written");
             }
         }
-        let table = writer.finish().expect("written").expect("an object");
+        let (table, object) = writer.finish().expect("written").expect("an object");
+        object.commit().expect("written");
         for (id, there) in [("id 0", 1), ("id 65537", 1), ("id 65538", 0), ("", 0)] {
             assert_eq!(count(&store, &table, id).expect("readable"), there, "{id}");
         }

@@ -3,7 +3,7 @@
 use runtime::spans::SPANS;
 use runtime::{CancelToken, add_held};
 use schemas::DatasetVersion;
-use store::Store;
+use store::{Lock, Store};
 use telemetry::preparation::PartDone;
 use tracing::{trace_span, warn};
 
@@ -11,11 +11,12 @@ use super::commit_record::{CommitRecord, FoundPart};
 use super::job::{PartAccess, PrepareJob, Task};
 use super::leases;
 use super::listing::ObjectListing;
+use super::pending_commit::PendingCommit;
 use super::progress::{Progress, Stage, Stages, Stopwatch};
-use super::segment::Segment;
+use super::segment::{FinishedSegment, Segment};
 use super::signatures::SignatureRecord;
 use super::verdicts::PartVerdicts;
-use crate::corpus::{DocumentPlace, Documents, PieceEnd};
+use crate::corpus::{BytesRead, DocumentPlace, Documents, PieceEnd};
 use crate::{Error, Result};
 
 /// Result of a part: its records, and values that are not recorded.
@@ -65,37 +66,66 @@ pub(super) enum PartResult {
     Missing,
 }
 
+/// Processed part. Its last segment is not committed.
+pub(super) struct ProcessedPart {
+    result: PartResult,
+    /// Commit of the last segment, if this run made it.
+    commit: Option<PendingCommit>,
+    /// Lease of the part, held until the commit.
+    lease: Option<Lock>,
+    count: BytesRead,
+}
+
+impl ProcessedPart {
+    fn without_commit(result: PartResult) -> Self {
+        Self { result, commit: None, lease: None, count: BytesRead::default() }
+    }
+
+    /// Commits the last segment, and counts the part as finished.
+    pub(super) fn finish(self, task: &Task, progress: &Progress) -> Result<PartResult> {
+        let Self { mut result, commit, lease, count } = self;
+        let written = commit.map(PendingCommit::complete).transpose()?;
+        drop(lease);
+        if let PartResult::Done(outcome) = &mut result {
+            outcome.stages.write += written.unwrap_or_default();
+            progress.finish_part(&task.part, &count);
+        }
+        Ok(result)
+    }
+}
+
 /// Gets a part in the way of the job. Returns `None` after a stop.
 pub(super) fn process(
     work: &PrepareJob,
     task: &Task,
     progress: &Progress,
     stop: &CancelToken,
-) -> Result<Option<PartResult>> {
+) -> Result<Option<ProcessedPart>> {
     let _span = trace_span!(target: SPANS, "make", part = task.part.id.0).entered();
     let found = match work.store() {
         Some(store) => find(work, task, store, Some(&work.listing))?,
         None => FoundPart::default(),
     };
-    let done = |made: Option<PartOutcome>| Ok(made.map(PartResult::Done));
     match &work.access {
-        _ if found.is_whole() => done(make(work, task, found, progress, stop)?),
-        PartAccess::Make | PartAccess::MakeShare => done(make(work, task, found, progress, stop)?),
-        PartAccess::Read => Ok(Some(PartResult::Missing)),
+        _ if found.is_whole() => make(work, task, found, progress, stop),
+        PartAccess::Make | PartAccess::MakeShare => make(work, task, found, progress, stop),
+        PartAccess::Read => Ok(Some(ProcessedPart::without_commit(PartResult::Missing))),
         PartAccess::Lease(contender) => {
             let store = work.store().expect("leases are in the target");
             // Another process may have completed the part since the listing; then no lease is needed.
             let now = find(work, task, store, None)?;
             if now.is_whole() {
-                return done(make(work, task, now, progress, stop)?);
+                return make(work, task, now, progress, stop);
             }
             let name = leases::name(task.part.id);
-            let Some(_lease) = contender.try_acquire(&name).map_err(std::io::Error::from)? else {
-                return Ok(Some(PartResult::Leased));
-            };
+            let lease = contender.try_acquire(&name).map_err(std::io::Error::from)?;
+            if lease.is_none() {
+                return Ok(Some(ProcessedPart::without_commit(PartResult::Leased)));
+            }
             // The previous holder may have completed segments.
             let found = find(work, task, store, None)?;
-            done(make(work, task, found, progress, stop)?)
+            let processed = make(work, task, found, progress, stop)?;
+            Ok(processed.map(|processed| ProcessedPart { lease, ..processed }))
         }
     }
 }
@@ -111,14 +141,14 @@ fn find(work: &PrepareJob, task: &Task, store: &Store, listing: Option<&ObjectLi
     Ok(found)
 }
 
-/// Makes the missing segments of a part. Returns `None` after a stop.
+/// Makes the missing segments of a part, and commits all but the last one. Returns `None` after a stop.
 fn make(
     work: &PrepareJob,
     task: &Task,
     found: FoundPart,
     progress: &Progress,
     stop: &CancelToken,
-) -> Result<Option<PartOutcome>> {
+) -> Result<Option<ProcessedPart>> {
     if let Some(reason) = &found.damage {
         warn!(part = task.part.id.0, reason, "prepare: remaking the missing segments");
     }
@@ -129,15 +159,27 @@ fn make(
     let compared = if made { ComparedPart::read(work, task)? } else { ComparedPart::default() };
     let watch = Stopwatch::start(Stage::Read);
     let part = PartMaker { work, task, progress, stop, watch, count: progress.part(), compared };
-    let records = if made { part.make_missing(found)? } else { Some((found.records, 0)) };
-    let Some((records, rows)) = records else { return Ok(None) };
-    progress.finish_part(&task.part, &part.count);
+    let segments = if made {
+        part.make_missing(found)?
+    } else {
+        Some(MadeSegments { records: found.records, rows: 0, commit: None })
+    };
+    let Some(MadeSegments { records, rows, commit }) = segments else { return Ok(None) };
     let stages = if made { part.watch.read() } else { Stages::default() };
     let outcome = PartOutcome { dataset_version: task.dataset_version, records, made, stages, rows };
     if made {
         add_held(outcome.bytes(), outcome.done().tokens);
     }
-    Ok(Some(outcome))
+    Ok(Some(ProcessedPart { result: PartResult::Done(outcome), commit, lease: None, count: part.count }))
+}
+
+/// All segments of a part.
+struct MadeSegments {
+    records: Vec<CommitRecord>,
+    /// Samples that this run made.
+    rows: u64,
+    /// Commit of the last segment.
+    commit: Option<PendingCommit>,
 }
 
 /// Part under construction.
@@ -147,7 +189,7 @@ struct PartMaker<'a> {
     progress: &'a Progress,
     stop: &'a CancelToken,
     watch: Stopwatch,
-    count: crate::corpus::BytesRead,
+    count: BytesRead,
     compared: ComparedPart,
 }
 
@@ -181,8 +223,8 @@ impl ComparedPart {
 }
 
 impl PartMaker<'_> {
-    /// Makes the segments after the existing ones. Returns all records, and the rows made by this run.
-    fn make_missing(&self, found: FoundPart) -> Result<Option<(Vec<CommitRecord>, u64)>> {
+    /// Makes the segments after the existing ones.
+    fn make_missing(&self, found: FoundPart) -> Result<Option<MadeSegments>> {
         let from = found.next();
         let documents = self.documents(found.next());
         match documents {
@@ -206,7 +248,7 @@ impl PartMaker<'_> {
         found: FoundPart,
         from: DocumentPlace,
         mut documents: Documents<'_>,
-    ) -> Result<Option<(Vec<CommitRecord>, u64)>> {
+    ) -> Result<Option<MadeSegments>> {
         let mut rows = self.rows(found.rows())?;
         let mut made = 0;
         let mut records = found.records;
@@ -221,7 +263,8 @@ impl PartMaker<'_> {
             if let Some(place) = full.take() {
                 let read = new(&records, documents.read(), place.piece);
                 self.compared.check(self.work, self.task, &read)?;
-                let (record, more) = segment.commit(read, Some(place.clone()))?;
+                let FinishedSegment { record, rows: more, commit } = segment.finish(read, Some(place.clone()))?;
+                self.watch.during(Stage::Write, || commit.complete())?;
                 records.push(record);
                 (rows, made) = (self.more(rows, more)?, made + more.iter().sum::<u64>());
                 segment = self.begin(&records, place, rows);
@@ -234,9 +277,9 @@ impl PartMaker<'_> {
         }
         let read = new(&records, documents.read(), self.task.part.pieces.len());
         self.compared.check(self.work, self.task, &read)?;
-        let (record, more) = segment.commit(read, None)?;
+        let FinishedSegment { record, rows: more, commit } = segment.finish(read, None)?;
         records.push(record);
-        Ok(Some((records, made + more.iter().sum::<u64>())))
+        Ok(Some(MadeSegments { records, rows: made + more.iter().sum::<u64>(), commit: Some(commit) }))
     }
 
     fn begin(&self, records: &[CommitRecord], from: DocumentPlace, rows: [u32; 2]) -> Segment<'_> {

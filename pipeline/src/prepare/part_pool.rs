@@ -13,7 +13,7 @@ use telemetry::training::Warning;
 use super::aggregate::{self, Aggregate};
 use super::change::DatasetChange;
 use super::job::{PartAccess, PrepareJob};
-use super::part::{self, PartResult};
+use super::part::{self, PartResult, ProcessedPart};
 use super::part_list::VersionLists;
 use super::progress::{EventSink, Progress};
 use super::summary::PrepareSummary;
@@ -23,6 +23,10 @@ use crate::{Error, Result};
 /// Finished parts in the queue before aggregation, per worker. Reports are small, so workers do not wait for the
 /// aggregation.
 pub(super) const DEPTH: usize = 4;
+
+/// Commits that wait for a remote store at once, per worker. A commit is a few requests, one after another, and takes longer
+/// than a part of the default size.
+const REMOTE_COMMITS: usize = 8;
 
 /// Interval of progress events while no part is finished.
 pub(super) const PULSE: Duration = Duration::from_millis(500);
@@ -94,15 +98,25 @@ impl<'a> PartPool<'a> {
         voice: &mut EventSink<'_>,
         hears: Option<PoolStatsCallback>,
     ) -> Result<()> {
-        let indices = Arc::new(take(&mut self.left));
+        let indices = take(&mut self.left);
+        let count = indices.len() as u64;
         let workers = self.work.config.workers();
         let options = PoolOptions { name: "prepare", item: "part", workers, queue_depth: DEPTH * workers };
-        let (work, progress) = (Arc::clone(self.work), Arc::clone(&self.progress));
-        let mut results = WorkPool::new(indices.len() as u64, options, move |index, stop| {
+        let job = Arc::clone(self.work);
+        let progress = Arc::clone(&self.progress);
+        let make = move |index, stop: &CancelToken| {
             let index = indices[usize::try_from(index).expect("parts are in memory")];
-            let result = part::process(&work, &work.tasks[index], &progress, stop)?;
-            Ok::<_, Error>(result.map(|result| (index, result)))
-        });
+            let processed = part::process(&job, &job.tasks[index], &progress, stop)?;
+            Ok::<_, Error>(processed.map(|processed| (index, processed)))
+        };
+        let job = Arc::clone(self.work);
+        let progress = Arc::clone(&self.progress);
+        let finish = move |(index, processed): (usize, ProcessedPart)| {
+            processed.finish(&job.tasks[index], &progress).map(|result| (index, result))
+        };
+        let is_remote = self.work.store().is_some_and(|store| store.local().is_none());
+        let finishers = if is_remote { workers * REMOTE_COMMITS } else { workers };
+        let mut results = WorkPool::with_finishers(count, options, finishers, make, finish);
         let stats = results.stats();
         if let Some(hears) = hears {
             hears(stats.clone());

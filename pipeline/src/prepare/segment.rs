@@ -1,16 +1,15 @@
 //! Segment of a part under construction: two open samples, their shards and the table of documents.
 
 use std::mem::take;
-use std::thread::sleep;
 
 use schemas::Document;
 use schemas::manifest::CorpusReport;
 use schemas::sample::OptionalColumns;
-use store::Store;
 
 use super::commit_record::{CommitRecord, ContaminatedExample, Example, sparse, stem};
 use super::document_table::{Entry, TableWriter};
 use super::job::{PrepareJob, Task};
+use super::pending_commit::PendingCommit;
 use super::progress::{Progress, Stage, Stopwatch};
 use super::removal::{Removal, Remover};
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
@@ -61,6 +60,14 @@ pub(super) struct Segment<'a> {
     /// Lines and rejects that are not reported yet.
     unreported_lines: u64,
     unreported: Vec<(String, String)>,
+}
+
+/// Complete segment that is not committed.
+pub(super) struct FinishedSegment {
+    pub(super) record: CommitRecord,
+    /// Number of samples of each split.
+    pub(super) rows: [u64; 2],
+    pub(super) commit: PendingCommit,
 }
 
 /// Document that was begun in its split.
@@ -359,13 +366,13 @@ impl<'a> Segment<'a> {
         if table.is_full() { watch.during(Stage::Write, || table.flush()) } else { Ok(()) }
     }
 
-    /// Completes shards and table, then writes the record, which commits the segment. `read` lists the pieces that were
-    /// read to their ends; `next` is the start of the next segment. Returns the record and the number of rows.
-    pub(super) fn commit(
+    /// Completes shards, table and record. `read` lists the pieces that were read to their ends; `next` is the start of the
+    /// next segment.
+    pub(super) fn finish(
         mut self,
         read: Vec<(usize, PieceEnd)>,
         next: Option<DocumentPlace>,
-    ) -> Result<(CommitRecord, [u64; 2])> {
+    ) -> Result<FinishedSegment> {
         self.pack_waiting()?;
         self.report_lines();
         let Self { work, task, stopwatch: watch, .. } = self;
@@ -379,10 +386,8 @@ impl<'a> Segment<'a> {
         report.filters = filters;
         report.packing.add(&train.report);
         report.packing.add(&valid.report);
-        let documents = match self.table {
-            Some(table) => watch.during(Stage::Write, || table.finish())?,
-            None => None,
-        };
+        let table = self.table.map_or(Ok(None), |table| watch.during(Stage::Write, || table.finish()))?;
+        let (documents, table) = table.unzip();
         let example = |complaint: Complaint| Example {
             reason: complaint.reason.to_string(),
             piece: complaint.piece,
@@ -409,11 +414,9 @@ impl<'a> Segment<'a> {
             unknown_words: self.unknowns.into_most_frequent(),
             counts: sparse(&self.counts),
         };
-        watch.during(Stage::Write, || {
-            sleep(work.options.write_delay);
-            let put = |store: &Store| store.put(&record.file_name(), &schemas::Sealed::seal(&record)).map(drop);
-            work.store().map_or(Ok(()), put)
-        })?;
-        Ok((record, [train.rows, valid.rows]))
+        let objects = [train.last, valid.last, table].into_iter().flatten().collect();
+        let commit =
+            watch.during(Stage::Write, || PendingCommit::new(work.store(), objects, &record, work.options.write_delay));
+        Ok(FinishedSegment { record, rows: [train.rows, valid.rows], commit })
     }
 }

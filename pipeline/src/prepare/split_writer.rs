@@ -2,6 +2,7 @@
 
 use schemas::Shard;
 use schemas::manifest::PackReport;
+use store::ObjectWriter;
 
 use super::progress::{Stage, Stopwatch};
 use crate::Result;
@@ -30,6 +31,8 @@ pub(super) struct PackedDocument {
 #[derive(Debug)]
 pub(super) struct FinishedSplit {
     pub(super) shards: Vec<Shard>,
+    /// Object of the last shard, which is not committed.
+    pub(super) last: Option<ObjectWriter>,
     /// Number of samples.
     pub(super) rows: u64,
     pub(super) report: PackReport,
@@ -77,8 +80,8 @@ impl SplitWriter {
             rows += 1;
             writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
         })?;
-        let shards = writer.map_or(Ok(Vec::new()), ShardWriter::finish)?;
-        Ok(FinishedSplit { shards, rows, report })
+        let (shards, last) = writer.map_or(Ok((Vec::new(), None)), ShardWriter::finish_uncommitted)?;
+        Ok(FinishedSplit { shards, last, rows, report })
     }
 }
 

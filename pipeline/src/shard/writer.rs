@@ -129,13 +129,20 @@ impl ShardWriter {
         if self.rows.len() == self.rows_per_group { self.flush_group() } else { Ok(()) }
     }
 
-    /// Completes the last shard. Returns all shards in order.
-    pub fn finish(mut self) -> Result<Vec<Shard>> {
+    /// Completes and commits the last shard. Returns all shards in order.
+    pub fn finish(self) -> Result<Vec<Shard>> {
+        let (shards, last) = self.finish_uncommitted()?;
+        last.map_or(Ok(()), |last| last.commit().map(drop))?;
+        Ok(shards)
+    }
+
+    /// Completes the last shard. Returns all shards in order, and the object of the last one for the caller to commit.
+    pub(crate) fn finish_uncommitted(mut self) -> Result<(Vec<Shard>, Option<ObjectWriter>)> {
         if self.rows.len() > 0 {
             self.flush_group()?;
         }
-        self.close_shard()?;
-        Ok(self.shards)
+        let last = self.close_shard()?;
+        Ok((self.shards, last))
     }
 
     fn flush_group(&mut self) -> Result<()> {
@@ -149,19 +156,25 @@ impl ShardWriter {
         open.tokens += self.rows.ids().len() as u64;
         let written = open.write(&mut self.rows, &mut self.encoder, &self.schema);
         written.map_err(|error| write_error(&self.store, &name, error))?;
-        if open.groups.len() == self.groups_per_shard { self.close_shard() } else { Ok(()) }
+        if open.groups.len() == self.groups_per_shard
+            && let Some(object) = self.close_shard()?
+        {
+            object.commit()?;
+        }
+        Ok(())
     }
 
     fn shard_name(&self) -> String {
         format!("{}-{:02}.parquet", self.options.prefix, self.shards.len())
     }
 
-    fn close_shard(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+    /// Completes the open shard, if there is one. Returns its object, which is not committed.
+    fn close_shard(&mut self) -> Result<Option<ObjectWriter>> {
+        let Some(open) = self.open.take() else { return Ok(None) };
         let path = self.shard_name();
         let object = open.file.into_inner().map_err(|error| write_error(&self.store, &path, error))?;
         let blake3 = object.hasher.finalize().to_hex().to_string();
-        let bytes = object.put.commit()?.bytes;
+        let bytes = object.put.bytes();
         let rows = open.groups.iter().map(|&rows| u64::from(rows)).sum();
         let before: u64 = self.shards.iter().map(|shard| shard.rows).sum();
         let part = self.options.part;
@@ -175,7 +188,7 @@ impl ShardWriter {
         let content = open.content.finish();
         let OpenShard { tokens, groups, .. } = open;
         self.shards.push(Shard { path, part, first_row, rows, tokens, groups, bytes, blake3, content });
-        Ok(())
+        Ok(Some(object.put))
     }
 }
 

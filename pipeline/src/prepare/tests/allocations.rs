@@ -44,7 +44,8 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     while work.sample.select(sentences[0]).is_some() {}
     let (_stopper, stop) = runtime::cancel_pair();
     let make = || {
-        let result = part::process(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
+        let part = part::process(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
+        let result = part.finish(&work.tasks[0], &progress).expect("committed");
         let PartResult::Done(outcome) = result else { panic!("it is made") };
         assert_eq!(outcome.done().documents, documents as u64);
     };
