@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Version of libtorch that tch 0.24 supports.
 const TORCH_VERSION: &str = "2.11.";
 /// Source files of `native/`.
-const SOURCES: [&str; 6] = ["native", "copies", "dropout", "facts", "linear", "marks"];
+const SOURCES: [&str; 7] = ["native", "c10d", "copies", "dropout", "facts", "linear", "marks"];
 
 fn main() {
     println!("cargo::rerun-if-changed=native");
@@ -30,6 +30,9 @@ fn build() -> Result<(), String> {
         .warnings(false)
         .include(&include)
         .include(include.join("torch/csrc/api/include"))
+        // libtorch has the code of Gloo, but not the headers.
+        .include("native/gloo-stub")
+        .define("USE_C10D_GLOO", None)
         .files(SOURCES.map(|name| format!("native/{name}.cpp")))
         .try_compile("cloze_native")
         .map_err(|error| format!("native/: {error}; install a C++ compiler (on Debian: `apt install g++`)"))?;

@@ -2,7 +2,7 @@
 //!
 //! | launcher | rank | world size | local rank | address of the store |
 //! |---|---|---|---|---|
-//! | torchrun, PyTorchJob | `RANK` | `WORLD_SIZE` | `LOCAL_RANK` | `MASTER_ADDR`, `MASTER_PORT` |
+//! | torchrun, Kubernetes | `RANK` | `WORLD_SIZE` | `LOCAL_RANK` | `MASTER_ADDR`, `MASTER_PORT` |
 //! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_RANK` | as torchrun |
 //! | other MPI | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALRANKID`, `PMI_LOCAL_RANK` | as torchrun |
 //! | `srun` | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_LOCALID` | first host of the step |

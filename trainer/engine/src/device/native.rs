@@ -1,6 +1,7 @@
 //! Safe wrapper of `native/`. Together with the kernels of `pipeline/src/tokenize/fast/` it holds all `unsafe` code.
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
 
+pub(crate) mod c10d;
 pub(crate) mod copies;
 pub(crate) mod dropout;
 pub(crate) mod facts;

@@ -127,7 +127,7 @@ pub(crate) fn fetch<'a>(
             Count::Device(_) => next(),
         });
     }
-    ranks.sum(&mut sums_and_counts);
+    ranks.sum(&mut sums_and_counts)?;
     let mean = |both: &[f64]| if both[1] > 0.0 { both[0] / both[1] } else { 0.0 };
     Ok((sums_and_counts.chunks_exact(2).map(mean).collect::<Vec<_>>().into_iter(), read.collect()))
 }

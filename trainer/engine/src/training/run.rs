@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
     }
 
     /// Stop request of any rank.
-    fn stop(&self, host: &dyn Host) -> Option<StopRequest> {
+    fn stop(&self, host: &dyn Host) -> Result<Option<StopRequest>, Error> {
         self.trainer.ranks().stop(host.stop())
     }
 
@@ -332,7 +332,7 @@ impl<'a> Run<'a> {
             data.remarks().into_iter().for_each(|remark| self.emit(host, remark));
         }
         // Once per step on every rank, whatever this rank has collected: all ranks must make the same calls.
-        match self.stop(host) {
+        match self.stop(host)? {
             Some(stop) => Ok(ControlFlow::Break(stop)),
             None if batches.len() as u64 == wanted => Ok(ControlFlow::Continue(batches)),
             None => Err(Error::Foreign("the stream of batches ended, but it must be endless".into())),
@@ -371,8 +371,8 @@ impl<'a> Run<'a> {
         let StepResult { rows, tokens } =
             if skip.is_some() { self.trainer.skip_step(batches)? } else { self.trainer.step(batches)? };
         assert_eq!(self.trainer.done(), before.next(), "a step advances the trainer by one");
-        let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
-        self.batch_hash.step(self.trainer.ranks().rows(digests));
+        let digests: Vec<&[blake3::Hash]> = batches.iter().map(Batch::row_digests).collect();
+        self.batch_hash.step(self.trainer.ranks().rows(&digests)?);
         self.rows_consumed.0 += rows;
         data.consumed(self.rows_consumed, skip.is_none()).map_err(Error::Foreign)?;
         self.tokens_consumed += tokens;
@@ -465,7 +465,7 @@ impl<'a> Run<'a> {
             validation.add(&self.trainer, &batch, scorer.as_deref_mut().map(|scorer| scorer as _))?;
         }
         // Once per validation on every rank, however many batches this rank has.
-        if let Some(stop) = self.stop(host) {
+        if let Some(stop) = self.stop(host)? {
             return Ok(ControlFlow::Break(stop));
         }
         let report = validation.finish(&self.trainer, scorer)?;

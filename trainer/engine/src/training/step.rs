@@ -259,7 +259,7 @@ impl Trainer {
     /// Skips the micro-batches of one step without an update. The step counts, and the learning rate advances.
     pub(crate) fn skip_step(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
         let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
-        let (_, seen) = self.counts(&batches.collect::<Result<Vec<_>, _>>()?);
+        let (_, seen) = self.counts(&batches.collect::<Result<Vec<_>, _>>()?)?;
         self.fence_copies()?;
         self.guard.ring.mark_without_loss();
         self.guard.ring.advance();
@@ -272,7 +272,7 @@ impl Trainer {
         let packed =
             || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
         let batches = timed(UPLOAD, packed)?;
-        let (counts, seen) = timed(UPLOAD, || self.counts(&batches));
+        let (counts, seen) = timed(UPLOAD, || self.counts(&batches))?;
         if counts.iter().all(Counts::is_empty) {
             self.guard.ring.mark_without_loss();
         }
@@ -309,7 +309,7 @@ impl Trainer {
     }
 
     /// Counts the terms of every objective in these micro-batches over all ranks, and the rows and tokens of the step.
-    fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, StepResult) {
+    fn counts(&self, batches: &[HostBatch<'_>]) -> Result<(Vec<Counts>, StepResult), Error> {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
         let of = |member: &Member| Counts::new(terms(member), self.plan.train.normalize, member.weight);
         let mut counts: Vec<Counts> = self.members.iter().map(of).collect();
@@ -318,10 +318,10 @@ impl Trainer {
         let mut seen = [rows, batches.iter().map(tokens).sum::<usize>() as f64];
         let mut own: Vec<&mut f64> = counts.iter_mut().flat_map(Counts::totals).chain(&mut seen).collect();
         let mut sums: Vec<f64> = own.iter().map(|count| **count).collect();
-        self.ranks.sum(&mut sums);
+        self.ranks.sum(&mut sums)?;
         own.iter_mut().zip(sums).for_each(|(count, sum)| **count = sum);
         let [rows, tokens] = seen.map(to_u64);
-        (counts, StepResult { rows, tokens })
+        Ok((counts, StepResult { rows, tokens }))
     }
 
     /// Adds the terms and metrics of one batch to `into`, in eval mode and without gradients, for the objectives that
@@ -359,7 +359,7 @@ impl Trainer {
         self.guard.ring.clear();
         let (skips, steps) = extra.split_at(2);
         let [skipped, first] = [skips[0], skips[1]].map(to_u64);
-        let observed = self.over_all_ranks(Observed::all(steps));
+        let observed = self.over_all_ranks(Observed::all(steps))?;
         if skipped > self.plan.train.max_skipped_steps {
             let batch = BatchIndex(first * self.plan.micro_batches());
             let allowed = self.plan.train.max_skipped_steps;
@@ -382,15 +382,15 @@ impl Trainer {
     pub(crate) fn observe(&mut self) -> Result<Vec<Observed>, Error> {
         let (_, steps) = fetch(self.ranks(), [], &[&self.guard.ring.unread()])?;
         self.guard.ring.clear();
-        Ok(self.over_all_ranks(Observed::all(&steps)))
+        self.over_all_ranks(Observed::all(&steps))
     }
 
     /// Sums the losses over all ranks. The norms are already of all ranks.
-    fn over_all_ranks(&self, mut steps: Vec<Observed>) -> Vec<Observed> {
+    fn over_all_ranks(&self, mut steps: Vec<Observed>) -> Result<Vec<Observed>, Error> {
         let mut losses: Vec<f64> = steps.iter().map(|step| step.loss).collect();
-        self.ranks.sum(&mut losses);
+        self.ranks.sum(&mut losses)?;
         steps.iter_mut().zip(losses).for_each(|(step, loss)| step.loss = loss);
-        steps
+        Ok(steps)
     }
 }
 

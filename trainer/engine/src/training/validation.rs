@@ -101,7 +101,7 @@ impl Validation {
         trainer: &Trainer,
         scorer: Option<Box<dyn ValidationScorer>>,
     ) -> Result<ValidReport, Error> {
-        self.gather(trainer.ranks());
+        self.gather(trainer.ranks())?;
         let (MetricReading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
         let terms = written(terms);
@@ -118,13 +118,14 @@ impl Validation {
     }
 
     /// Sums the counts over all ranks. All ranks must decide by the sums, so that they decide the same.
-    fn gather(&mut self, ranks: &dyn ProcessGroup) {
+    fn gather(&mut self, ranks: &dyn ProcessGroup) -> Result<(), Error> {
         let own = std::iter::once(&self.rows).chain(&self.targets);
         let mut counts: Vec<f64> = own.map(|&count| count as f64).collect();
-        ranks.sum(&mut counts);
+        ranks.sum(&mut counts)?;
         for (count, sum) in std::iter::once(&mut self.rows).chain(&mut self.targets).zip(counts) {
             *count = to_u64(sum);
         }
+        Ok(())
     }
 
     fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {

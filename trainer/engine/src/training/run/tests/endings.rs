@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use schemas::RankShard;
+use tch::Tensor;
 use trainer_plan::config::EarlyStopConfig;
 
 use super::*;
+use crate::training::process_group::PendingReduction;
 
 /// Asserts that a run that fails by `trouble` saves all completed steps, and that the resumed run ends as a run without
 /// faults.
@@ -78,15 +80,27 @@ impl ProcessGroup for Counting {
         SingleProcess.share()
     }
 
-    fn sum(&self, counts: &mut [f64]) {
-        SingleProcess.sum(counts);
+    fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        SingleProcess.gather(what, own)
     }
 
-    fn rows(&self, own: Vec<blake3::Hash>) -> Vec<blake3::Hash> {
-        SingleProcess.rows(own)
+    fn broadcast(&self, what: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
+        SingleProcess.broadcast(what, own)
     }
 
-    fn stop(&self, own: Option<StopRequest>) -> Option<StopRequest> {
+    fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+        SingleProcess.all_reduce(what, tensor)
+    }
+
+    fn abort(&self, reason: &str) {
+        SingleProcess.abort(reason);
+    }
+
+    fn finish(&self) -> Result<(), Error> {
+        SingleProcess.finish()
+    }
+
+    fn stop(&self, own: Option<StopRequest>) -> Result<Option<StopRequest>, Error> {
         self.0.fetch_add(1, Ordering::SeqCst);
         SingleProcess.stop(own)
     }

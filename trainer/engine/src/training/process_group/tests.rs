@@ -1,0 +1,149 @@
+mod failures;
+mod processes;
+
+use std::time::Duration;
+
+use tch::{Device, Kind, Tensor};
+use trainer_plan::launch::Launch;
+
+use super::c10d::C10dGroup;
+use super::*;
+use crate::device::native::c10d::{KeyStore, StoreAddress};
+
+/// Limit of tests that must not reach it.
+const NO_LIMIT: Option<Duration> = None;
+const LOOPBACK: &str = "127.0.0.1";
+
+/// Serves a store as torchrun does.
+fn serve() -> KeyStore {
+    let address = StoreAddress { host: LOOPBACK, port: 0, prefix: "server" };
+    KeyStore::open(address, true, Duration::from_secs(60)).expect("a free port")
+}
+
+fn launch(rank: u32, world_size: u32, store: &KeyStore) -> Launch {
+    Launch {
+        rank,
+        world_size,
+        local_rank: rank,
+        local_world_size: Some(world_size),
+        master_addr: LOOPBACK.to_owned(),
+        master_port: store.port(),
+        is_agent_store: true,
+        key_prefix: "run/0".to_owned(),
+    }
+}
+
+/// Runs `body` as every rank, each on a thread, and returns the results in the order of the ranks.
+fn on_ranks<T: Send + 'static>(
+    world_size: u32,
+    limit: Option<Duration>,
+    body: impl Fn(u64, &dyn ProcessGroup) -> T + Clone + Send + 'static,
+) -> Vec<T> {
+    let store = serve();
+    let start = |rank: u32| {
+        let launch = launch(rank, world_size, &store);
+        let body = body.clone();
+        let run = move || body(u64::from(rank), &C10dGroup::join(&launch, limit).expect("all ranks join"));
+        runtime::spawn(format!("rank {rank}"), run).expect("a thread")
+    };
+    let threads: Vec<_> = (0..world_size).map(start).collect();
+    threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+}
+
+#[test]
+fn one_process_keeps_the_contract() {
+    assert_keeps_contract(0, &SingleProcess);
+}
+
+#[test]
+fn ranks_over_c10d_keep_the_contract() {
+    for world_size in 1..=3 {
+        on_ranks(world_size, NO_LIMIT, assert_keeps_contract);
+    }
+}
+
+/// Contract of a process group. Every rank runs it.
+fn assert_keeps_contract(rank: u64, group: &dyn ProcessGroup) {
+    let share = group.share();
+    let ranks = u64::from(share.ranks());
+    assert_eq!(share.in_stream(0), rank);
+    exchanges_keep_the_order_of_ranks(rank, ranks, group);
+    rows_are_in_the_order_of_the_stream(group);
+    first_stop_request_counts(rank, ranks, group);
+    rank_zero_decides(rank, group);
+    tensors_are_summed(rank, ranks, group);
+    group.finish().expect("all ranks come to the end");
+}
+
+fn exchanges_keep_the_order_of_ranks(rank: u64, ranks: u64, group: &dyn ProcessGroup) {
+    // Longer than a frame from rank 2 on, and the longest in the middle.
+    let contents = |rank: u64| {
+        vec![u8::try_from(rank).expect("few ranks"); [10, 5000, 700][usize::try_from(rank % 3).expect("small")]]
+    };
+    let expected: Vec<Vec<u8>> = (0..ranks).map(contents).collect();
+    assert_eq!(group.gather("contents", &contents(rank)).expect("gathered"), expected);
+    assert_eq!(group.gather("nothing", &[]).expect("gathered"), vec![Vec::<u8>::new(); expected.len()]);
+    for length in [0, 1, 960, 961, 100_000] {
+        let first = vec![7; length];
+        let own = if rank == 0 { first.clone() } else { vec![1; 2000] };
+        assert_eq!(group.broadcast("contents", &own).expect("sent"), first, "{length} bytes");
+    }
+    let count = |rank: u64, nth: u32| 0.1 * (rank + 1) as f64 + f64::from(nth);
+    let mut counts: Vec<f64> = (0..1000).map(|nth| count(rank, nth)).collect();
+    group.sum(&mut counts).expect("summed");
+    for (nth, sum) in (0..).zip(&counts) {
+        let expected = (0..ranks).fold(-0.0, |sum, rank| sum + count(rank, nth));
+        assert_eq!(sum.to_bits(), expected.to_bits(), "the sum in the order of the ranks");
+    }
+    group.sum(&mut []).expect("nothing to sum");
+    group.barrier("the barrier").expect("all ranks come");
+}
+
+/// Two digests for each micro-batch. The last ranks have one micro-batch less.
+fn rows_are_in_the_order_of_the_stream(group: &dyn ProcessGroup) {
+    let digest = |micro_batch: u64, row: u64| blake3::hash(&[micro_batch.to_le_bytes(), row.to_le_bytes()].concat());
+    let digests = |micro_batch: u64| vec![digest(micro_batch, 0), digest(micro_batch, 1)];
+    let all = 40;
+    let share = group.share();
+    let own: Vec<Vec<blake3::Hash>> = (0..share.of(all)).map(|own| digests(share.in_stream(own))).collect();
+    let own: Vec<&[blake3::Hash]> = own.iter().map(Vec::as_slice).collect();
+    let expected: Vec<blake3::Hash> = (0..all).flat_map(digests).collect();
+    assert_eq!(group.rows(&own).expect("gathered"), expected);
+}
+
+fn first_stop_request_counts(rank: u64, ranks: u64, group: &dyn ProcessGroup) {
+    let stop = |is_asked: bool, stop: StopRequest| group.stop(is_asked.then_some(stop)).expect("exchanged");
+    assert_eq!(stop(false, StopRequest::Hangup), None);
+    assert_eq!(stop(rank + 1 == ranks, StopRequest::Terminate), Some(StopRequest::Terminate));
+    let each = if rank == 0 { StopRequest::Requeue } else { StopRequest::Interrupt };
+    assert_eq!(stop(true, each), Some(StopRequest::Requeue));
+}
+
+fn rank_zero_decides(rank: u64, group: &dyn ProcessGroup) {
+    let decided = group.decide("the decision", || {
+        assert_eq!(rank, 0, "only rank 0 decides");
+        Ok(vec![Some(1.5), None])
+    });
+    assert_eq!(decided.expect("decided"), [Some(1.5), None]);
+    let refused: Result<u8, Error> = group.decide("the decision", || Err(Error::Config("no file".to_owned())));
+    let error = refused.expect_err("rank 0 cannot decide").to_string();
+    assert_eq!(error, if rank == 0 { "no file" } else { "the decision of rank 0: no file" });
+}
+
+#[expect(clippy::disallowed_methods, reason = "reads results in host memory")]
+fn tensors_are_summed(rank: u64, ranks: u64, group: &dyn ProcessGroup) {
+    let own = i64::try_from(rank).expect("few ranks") + 1;
+    let kinds = [Kind::Float, Kind::BFloat16, Kind::Double, Kind::Int64];
+    let tensors = kinds.map(|kind| Tensor::full([3, 1000], own, (kind, Device::Cpu)));
+    let pending = tensors.each_ref().map(|tensor| group.all_reduce("gradients", tensor).expect("started"));
+    for pending in pending {
+        pending.wait().expect("summed");
+    }
+    let sum = (1..=ranks).sum::<u64>() as f64;
+    for tensor in &tensors {
+        let [least, most] = [tensor.min(), tensor.max()].map(|it| it.double_value(&[]));
+        assert_eq!((least, most), (sum, sum), "{:?}", tensor.kind());
+    }
+    let empty = Tensor::zeros([0], (Kind::Float, Device::Cpu));
+    group.all_reduce("nothing", &empty).expect("started").wait().expect("nothing to sum");
+}
