@@ -22,6 +22,7 @@ mod folder_lock;
 mod gc;
 mod job;
 mod leases;
+mod list_proof;
 mod listing;
 mod part;
 mod part_check;

@@ -13,7 +13,6 @@ use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
 use super::listing::ObjectListing;
 use super::part_list::VersionLists;
-use super::signatures;
 use super::text_rules::{RuleCounts, TextPlace};
 use super::text_tools::TextTools;
 use super::verdicts::{self, PartVerdicts, VerdictDigests};
@@ -190,15 +189,6 @@ impl PrepareJob {
             Error::Unfinished { place: store.place(&verdicts::part_name(part)), message }
         };
         PartVerdicts::read(store, part, digest)?.ok_or_else(lost)
-    }
-
-    /// Returns the names of the signatures and verdicts of all parts, including dropped ones: without them, lost verdicts
-    /// could not be made again.
-    pub(super) fn comparison_objects(&self, lists: &VersionLists) -> Vec<String> {
-        let parts = lists.iter().filter(|_| self.config.duplicates.is_some()).flat_map(|list| &list.parts);
-        parts
-            .flat_map(|part| signatures::object_names(part).into_iter().chain([verdicts::part_name(part.id)]))
-            .collect()
     }
 
     /// Whether a document is not longer than `max_document_bytes`.

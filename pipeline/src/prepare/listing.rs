@@ -3,9 +3,10 @@
 //! A folder of 100,000 shards is opened in seconds only if no request is made for each object.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::time::SystemTime;
 
-use store::Store;
+use store::{Stat, Store};
 
 use crate::Result;
 
@@ -53,6 +54,26 @@ impl ObjectListing {
         if let Some(listed) = self.0.get(name) {
             return Ok(Some(*listed));
         }
-        Ok(store.head(name)?.map(|stat| ListedObject { bytes: stat.bytes, modified: stat.modified }))
+        Ok(head_file(store, name)?.map(|stat| ListedObject { bytes: stat.bytes, modified: stat.modified }))
     }
+}
+
+/// Asks the store for the metadata of an object. A folder, a pipe or a broken link in its place is an error.
+pub(super) fn head_file(store: &Store, name: &str) -> Result<Option<Stat>> {
+    let found = match store.head(name) {
+        // A folder has no metadata, like a missing object, but cannot be read.
+        Ok(None) => store.get_with_stat(name).map(|found| found.map(|(_, stat)| stat)),
+        found => found,
+    };
+    found.map_err(|error| if is_no_file(&error) { no_file(&error).into() } else { error.into() })
+}
+
+/// Whether an error says that a folder, a pipe or a broken link is in the place of an object.
+pub(super) fn is_no_file(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::InvalidInput
+}
+
+/// Returns the error with a hint.
+pub(super) fn no_file(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{error}; remove it, then run `cloze prepare` to make the part again"))
 }

@@ -7,6 +7,7 @@ use store::Store;
 use super::commit_record::{CommitRecord, FoundPart, PartBinding};
 use super::document_table;
 use super::job::Task;
+use super::listing::{head_file, is_no_file, no_file};
 use crate::shard::ContentHasher;
 use crate::shard::reader::{ShardExpectation, ShardReader};
 use crate::{Error, Result};
@@ -65,6 +66,10 @@ pub(super) fn check_part(
                     check.problems.push(error.to_string());
                     return Ok(check);
                 }
+                Err(Error::Io(error)) if is_no_file(&error) => {
+                    check.problems.push(no_file(&error).to_string());
+                    return Ok(check);
+                }
                 found => found?,
             }
         }
@@ -106,9 +111,7 @@ impl PartCheck {
         let reader = match ShardReader::open(store, shard, expectation.shard) {
             Ok(reader) => reader,
             Err(damage) => {
-                // A store that does not answer is no damage.
-                store.head(&shard.path)?;
-                self.problems.push(Error::from(damage).to_string());
+                self.problems.push(damaged_object(store, &shard.path, &damage.into())?);
                 return Ok(());
             }
         };
@@ -170,10 +173,7 @@ impl PartCheck {
                     ));
                 }
             }
-            Err(error) => {
-                store.head(&table.path)?;
-                self.problems.push(error.to_string());
-            }
+            Err(error) => self.problems.push(damaged_object(store, &table.path, &error)?),
         }
         Ok(())
     }
@@ -198,6 +198,18 @@ impl PartCheck {
                 self.entry.id, found[id], recorded[id]
             ));
         }
+    }
+}
+
+/// Returns the problem of an object that cannot be read.
+///
+/// # Errors
+/// If the store does not answer, which is no damage.
+fn damaged_object(store: &Store, name: &str, damage: &Error) -> Result<String> {
+    match head_file(store, name) {
+        Ok(_) => Ok(damage.to_string()),
+        Err(Error::Io(error)) if is_no_file(&error) => Ok(error.to_string()),
+        Err(error) => Err(error),
     }
 }
 

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::manifest::DatasetVersionEntry;
-use schemas::{DatasetVersion, PartId, SealError, Sealed};
+use schemas::{DatasetVersion, PartId, SealError, Sealed, manifest};
 use serde::{Deserialize, Serialize};
 use store::{Created, Store};
 
 use super::config::Settings;
+use super::listing::head_file;
 use crate::corpus::Part;
 use crate::{Error, Result};
 
@@ -44,7 +45,7 @@ impl PartList {
     }
 }
 
-/// Newest list of a folder, if its bytes are damaged.
+/// Newest list of a folder, if its bytes are damaged. Also the first list, if parts are there without any list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DamagedList {
     /// Name of its file.
@@ -54,9 +55,16 @@ pub(super) struct DamagedList {
 }
 
 impl DamagedList {
-    /// Error that the list cannot be remade.
-    pub(super) fn refuse(&self, store: &Store) -> Error {
-        invalid(store, &self.name, &self.problem)
+    /// Error that the list cannot be planned again, with the reason.
+    pub(super) fn refuse(&self, store: &Store, reason: &str) -> Error {
+        invalid(store, &self.name, &format!("{}, and cannot be planned again: {reason}", self.problem))
+    }
+
+    /// Returns the problem, and the command that plans the list again.
+    pub(super) fn message(&self, store: &Store) -> String {
+        let way = "`cloze prepare` and `cloze verify --repair` plan it again if the inputs are unchanged; otherwise \
+                   restore the original file, or prepare into another `prepare.folder`";
+        format!("{}: {}; {way}", store.place(&self.name), self.problem)
     }
 }
 
@@ -81,17 +89,28 @@ impl VersionLists {
     /// Reads all lists; empty if there are none. Lists of other origin or of an earlier format are an error.
     pub(super) fn read(store: &Store) -> Result<Self> {
         let ReadableLists { lists, damaged } = Self::read_undamaged(store)?;
-        damaged.map_or(Ok(lists), |damaged| Err(damaged.refuse(store)))
+        damaged.map_or(Ok(lists), |damaged| Err(Error::Config(damaged.message(store))))
     }
 
-    /// Reads all lists. If only the newest one is damaged, it is returned apart.
+    /// Reads all lists. If only the newest one is damaged or lost, it is returned apart.
     pub(super) fn read_undamaged(store: &Store) -> Result<ReadableLists> {
         let mut lists = Vec::new();
         let mut damaged = None;
-        let entries = store.list("versions")?;
+        let mut entries = store.list("versions")?;
+        if entries.is_empty() && has_parts(store)? {
+            // Another process may have written the first list and its first part since.
+            entries = store.list("versions")?;
+            let name = file_name(0);
+            if entries.is_empty() && head_file(store, &name)?.is_none() {
+                damaged = Some(DamagedList { name, problem: "it is missing, but there are parts".to_owned() });
+            }
+        }
         let newest = entries.len().saturating_sub(1);
         for (number, entry) in entries.into_iter().enumerate() {
             let name = file_name(number);
+            if is_list_name(&entry.name) && entry.name != name {
+                return Err(invalid(store, &name, "it is missing, but a later list is there"));
+            }
             if entry.name != name {
                 return Err(invalid(store, &entry.name, &format!("not a part list: the next one is `{name}`")));
             }
@@ -215,6 +234,19 @@ impl VersionLists {
 
 pub(super) fn file_name(number: usize) -> String {
     format!("versions/{number:05}.json")
+}
+
+fn is_list_name(name: &str) -> bool {
+    let number = name.strip_prefix("versions/").and_then(|name| name.strip_suffix(".json"));
+    number.is_some_and(|number| number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Whether a folder has a manifest or a commit record, which are written after the first list. Records of formats before
+/// the part lists have other names.
+fn has_parts(store: &Store) -> Result<bool> {
+    let is_first = |name: &str| name.strip_suffix("-00.json").is_some_and(|stem| stem.starts_with("parts/part-"));
+    let has_manifest = store.head(manifest::NAME)?.is_some();
+    Ok(has_manifest || store.list("parts")?.iter().any(|entry| is_first(&entry.name)))
 }
 
 pub(super) fn invalid(store: &Store, name: &str, message: &str) -> Error {

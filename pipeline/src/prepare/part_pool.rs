@@ -198,7 +198,7 @@ impl<'a> PartPool<'a> {
         let removed = match work.store() {
             Some(store) => {
                 store.delete(planned_inputs::NAME)?;
-                let kept = [&*fold.objects, &*work.comparison_objects(lists)].concat();
+                let kept = [&*fold.objects, &*gc::comparison_objects(lists)].concat();
                 leases::remove_all(store)? + gc::remove_others(store, &work.listing, &kept)?
             }
             None => 0,

@@ -20,6 +20,7 @@ use super::document_table;
 use super::duplicate_fold::sorted_bytes;
 use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
+use super::list_proof;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
 use super::signatures;
 use super::text_tools::TextTools;
@@ -87,7 +88,7 @@ pub(super) struct Planned {
     pub(super) part_bytes: u64,
     /// Existing lists.
     pub(super) lists: VersionLists,
-    /// Newest list, if it is damaged: the new list replaces it.
+    /// Newest list, if it is lost or damaged: the new list replaces it.
     pub(super) damaged: Option<DamagedList>,
     /// New list that the corpus requires.
     pub(super) next: Option<(PartList, DatasetChange)>,
@@ -141,30 +142,15 @@ impl Planned {
         let ComparedCorpus { next, unfit, fingerprints: seen } = planned.comparison(store).compare()?;
         (planned.next, planned.unfit, planned.fingerprints) = (next, unfit, seen);
         if let (Some(store), Some(damaged)) = (store, &planned.damaged)
-            && !planned.is_remade(store)?
+            && let Some(doubt) = list_proof::find_doubt(store, &planned.corpus, planned.next_list())?
         {
-            return Err(damaged.refuse(store));
+            return Err(damaged.refuse(store, &doubt));
         }
         Ok(planned)
     }
 
-    /// Whether the new list is the damaged one. If it had forgotten a document, or if the corpus has changed since, the
-    /// new list would be another one under the same number.
-    fn is_remade(&self, store: &Store) -> Result<bool> {
-        let Some((list, _)) = &self.next else { return Ok(false) };
-        let number = list.dataset_version.0 as usize;
-        // Without an older list, nothing proves that the settings are those of the finished parts.
-        if number == 0 {
-            return Ok(false);
-        }
-        let fingerprints = Fingerprints::read(store)?;
-        let mut pieces = list.parts.iter().flat_map(|part| &part.pieces);
-        if !pieces.all(|piece| self.corpus.file(&piece.name).is_some_and(|file| fingerprints.has(file))) {
-            return Ok(false);
-        }
-        let manifest = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
-        let entry = manifest.as_ref().and_then(|manifest| manifest.dataset_versions.get(number));
-        Ok(entry.is_some_and(|entry| list.is_published_as(entry)))
+    fn next_list(&self) -> Option<&PartList> {
+        self.next.as_ref().map(|(list, _)| list)
     }
 
     pub(super) fn comparison<'a>(&'a self, store: Option<&'a Store>) -> Comparison<'a> {
@@ -199,10 +185,7 @@ impl Planned {
 
     /// Returns the lists and the new one.
     pub(super) fn coming(&self) -> VersionLists {
-        match &self.next {
-            Some((list, _)) => self.lists.with(list.clone()),
-            None => self.lists.clone(),
-        }
+        self.next_list().map_or_else(|| self.lists.clone(), |list| self.lists.with(list.clone()))
     }
 
     /// Returns the numbers of the plan.
@@ -257,9 +240,8 @@ pub(super) fn check_settings(found: &Settings, now: &Settings, store: &Store) ->
     Err(Error::Config(format!("{place}: prepared differently: {differences}; {HINT}")))
 }
 
-/// Refuses a folder whose manifest and part lists do not match. Three cases: another format version, which would be
-/// overwritten; a manifest without a list; dataset versions without a list. In the last case, part numbers would be
-/// reused and forgotten documents would return.
+/// Refuses a folder whose manifest and part lists do not match: another format version, which would be overwritten, or
+/// dataset versions without a list. In the last case, part numbers would be reused and forgotten documents would return.
 fn check_lists(store: &Store, listed: usize) -> Result<()> {
     let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {HINT}", store.place(""))));
     let version = manifest::VERSION;
@@ -267,7 +249,6 @@ fn check_lists(store: &Store, listed: usize) -> Result<()> {
         Some(Err(ManifestError::Version { found })) => {
             refused(&format!("prepared in format {found}, this program writes format {version}"))
         }
-        Some(_) if listed == 0 => refused("it has a manifest and no part list"),
         Some(Ok(manifest)) if manifest.dataset_versions.len() > listed => Err(part_list::invalid(
             store,
             &part_list::file_name(listed),

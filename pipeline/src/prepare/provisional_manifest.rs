@@ -88,6 +88,12 @@ impl ProvisionalManifest {
         PartExpectation::new(&self.tokenizer, &self.pack)
     }
 
+    /// Returns the objects that it names, each with its BLAKE3.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &str)> {
+        let files = self.files.iter().map(|(name, blake3)| (name.as_str(), blake3.as_str()));
+        files.chain([(self.vocab.path.as_str(), self.vocab.blake3.as_str())])
+    }
+
     /// Whether a manifest has the announced tokenizer, packing and row length.
     pub(super) fn announces(&self, manifest: &Manifest) -> bool {
         self.tokenizer == manifest.tokenizer

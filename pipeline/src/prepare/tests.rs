@@ -334,6 +334,7 @@ mod duplicates;
 mod events;
 mod filters;
 mod ids;
+mod lost_lists;
 mod masks;
 mod phase_faults;
 mod refusals;

@@ -11,7 +11,8 @@
 //! # Definition
 //! A part is damaged if a record, a shard or a table of documents of it is missing or differs. Other objects (manifest,
 //! vocabulary, tokenizer) are written again from the records. A damaged part list cannot be remade, except the newest.
-//! Signatures may be missing, since the next comparison makes them again.
+//! Signatures may be missing, since the next comparison makes them again. Objects that look like those of a part and that
+//! no record names are a problem of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +23,9 @@ use schemas::{Manifest, PartId};
 use store::Store;
 
 use super::config::Settings;
+use super::gc;
 use super::job::in_order;
+use super::listing::ObjectListing;
 use super::part_check::{PartCheck, PartExpectation, check_part};
 use super::part_list::{ReadableLists, VersionLists};
 use super::part_pool::drain;
@@ -76,6 +79,8 @@ struct RecordSums {
     entries: BTreeMap<PartId, PartEntry>,
     report: CorpusReport,
     counts: Vec<u64>,
+    /// Names of the records and of the objects that they name.
+    objects: Vec<String>,
 }
 
 /// Checks a prepared folder with that many threads. Changes nothing. `progress` receives the numbers of checked parts and
@@ -90,13 +95,19 @@ pub fn verify(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<FolderCheck> {
     let mut check = FolderCheck::default();
+    // Listed before the lists and the records are read: those of later objects may not be.
+    let listing = ObjectListing::read(store)?;
     let ReadableLists { lists, damaged } = VersionLists::read_undamaged(store)?;
     if lists.is_empty() && damaged.is_none() {
         let message = "there is no prepared corpus here (no part list); name a `prepare.folder`";
         return Err(Error::Config(format!("{}: {message}", store.place(""))));
     }
-    if let Some(damaged) = damaged {
-        check.add(None, damaged.refuse(store).to_string());
+    // Without the first list, nothing says which parts belong to the folder.
+    if let Some(damaged) = damaged.as_ref() {
+        check.add(None, damaged.message(store));
+        if lists.is_empty() {
+            return Ok(check);
+        }
     }
     let manifest = read_or_add(load::open(store), &mut check)?;
     let provisional = read_or_add(ProvisionalManifest::read(store), &mut check)?;
@@ -108,12 +119,19 @@ pub fn verify(
     {
         check.add(None, format!("{}: it contradicts the provisional manifest", store.place(schemas::manifest::NAME)));
     }
+    if let Some(provisional) = &provisional {
+        check_announced(store, provisional, manifest.as_ref(), &mut check)?;
+    }
     // Without any manifest, nothing says how shards are decoded; `cloze prepare` writes both again.
     let Some(expectation) = expectation else { return Ok(check) };
     let sums = check_parts(store, &lists, expectation, workers, stop, progress, &mut check)?;
     let is_compared = check_comparison(store, &lists, &mut check)?;
-    if let Some(manifest) = manifest.filter(|_| is_compared && check.damaged_parts().is_empty()) {
+    let is_known = is_compared && damaged.is_none();
+    if let Some(manifest) = manifest.filter(|_| is_known && check.damaged_parts().is_empty()) {
         check_manifest(store, &manifest, &sums, &mut check)?;
+    }
+    if is_known {
+        check_others(store, &listing, &lists, sums.objects, &mut check)?;
     }
     check.problems.sort_by_key(|problem| problem.part);
     Ok(check)
@@ -195,6 +213,7 @@ fn check_parts(
             for record in &part.records {
                 sums.report.add(&record.report);
                 record.add_counts(&mut sums.counts);
+                sums.objects.extend(record.objects().map(|object| object.name.to_owned()).chain([record.file_name()]));
             }
             sums.entries.insert(part.entry.id, part.entry);
         }
@@ -202,6 +221,61 @@ fn check_parts(
         Ok(())
     })?;
     Ok(sums)
+}
+
+/// Checks the objects that the provisional manifest names and the manifest does not.
+fn check_announced(
+    store: &Store,
+    provisional: &ProvisionalManifest,
+    manifest: Option<&Manifest>,
+    check: &mut FolderCheck,
+) -> Result<()> {
+    let is_named = |name: &str| manifest.is_some_and(|manifest| manifest.files.contains_key(name));
+    for (name, blake3) in provisional.objects().filter(|(name, _)| !is_named(name)) {
+        let found = store.get_with_stat(name)?;
+        if found.is_none_or(|(bytes, _)| blake3::hash(&bytes).to_hex().as_str() != blake3) {
+            let place = store.place(name);
+            check.add(None, format!("{place}: missing or damaged; `cloze prepare` writes it again"));
+        }
+    }
+    Ok(())
+}
+
+/// Reports objects of parts that no commit record names. Nothing is lost by them, and the end of a preparation removes
+/// them.
+fn check_others(
+    store: &Store,
+    listing: &ObjectListing,
+    lists: &VersionLists,
+    named: Vec<String>,
+    check: &mut FolderCheck,
+) -> Result<()> {
+    const SHOWN: usize = 5;
+    let ours = [named, gc::comparison_objects(lists)].concat();
+    // The records of a damaged part do not name all of its objects.
+    let damaged: Vec<String> = check.damaged_parts().iter().map(|part| format!("/part-{:05}-", part.0)).collect();
+    let mut others = gc::others(listing, &ours);
+    others.retain(|name| !damaged.iter().any(|stem| name.contains(stem)));
+    if others.is_empty() {
+        return Ok(());
+    }
+    // A preparation may have removed them meanwhile.
+    let listing = ObjectListing::read(store)?;
+    others.retain(|name| listing.has(name));
+    if !others.is_empty() {
+        let dots = if others.len() > SHOWN { ", …" } else { "" };
+        let shown = others.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let count = others.len();
+        check.add(
+            None,
+            format!(
+                "{}: no commit record names {count} objects of parts ({shown}{dots}); they are not used, and `cloze \
+                 prepare` or `cloze verify --repair` removes them",
+                store.place("")
+            ),
+        );
+    }
+    Ok(())
 }
 
 /// Compares the newest dataset version of the manifest with the records, and reads the objects that it names.

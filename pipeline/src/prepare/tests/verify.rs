@@ -48,6 +48,7 @@ fn damage_is_named_and_only_damaged_parts_are_remade() {
         ("parts/part-00003-00.json", Some(3)),
         ("manifest.json", None),
         ("vocab/00000.parquet", None),
+        ("vocab/announced.parquet", None),
         ("tokenizer.json", None),
         ("provisional_manifest.json", None),
     ] {
@@ -64,6 +65,81 @@ fn damage_is_named_and_only_damaged_parts_are_remade() {
         assert_eq!(remade.parts_made, expected.len() as u64, "{name}");
         assert_eq!(check(&home.store()).problems, [], "{name}");
         assert!(home.data() == whole, "{name}");
+    }
+}
+
+#[test]
+fn objects_that_no_record_names_are_listed_and_removed() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let whole = home.data();
+    let shard = &whole["train/part-00001-00-00.parquet"];
+    let strays = [
+        "documents/part-00001-01.parquet",
+        "parts/part-00001-01.json",
+        "signatures/part-00001.bin",
+        "train/part-00001-00-01.parquet",
+        "train/part-00099-00-00.parquet",
+        "valid/part-00099.old",
+    ];
+    write_all(&home.config.folder, &strays.map(|name| (name, shard)));
+    write_all(&home.config.folder, &[("train/readme", "of the user")]);
+    let found = check(&home.store());
+    let [FolderProblem { part: None, message }] = &found.problems[..] else { panic!("{:?}", found.problems) };
+    assert!(message.contains("names 6 objects") && message.contains("removes them"), "{message}");
+    for (index, name) in strays.iter().enumerate() {
+        assert_eq!(message.contains(name), index < 5, "{name}: {message}");
+    }
+    // Objects of a damaged part belong to the problem of that part.
+    rot(&home, "parts/part-00001-00.json", b"damaged");
+    let found = check(&home.store());
+    assert_eq!(found.damaged_parts(), BTreeSet::from([PartId(1)]));
+    assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
+    assert!(found.problems[0].message.contains("names 3 objects"), "{:?}", found.problems);
+    let preparation = Preparation::plan(&home.config).expect("a plan");
+    preparation.remake(&found.damaged_parts(), &Clock::still(), &mut Fanout::default()).expect("remade");
+    assert_eq!(check(&home.store()).problems, []);
+    let mut expected = whole;
+    expected.insert("train/readme".to_owned(), b"of the user".to_vec());
+    assert!(home.data() == expected);
+}
+
+/// Creates a folder, a pipe, a broken link or a link to a device in the place of a file.
+fn put_no_file(path: &Path, kind: usize) {
+    fs::remove_file(path).expect("there");
+    match kind {
+        0 => fs::create_dir(path).expect("made"),
+        1 => assert!(std::process::Command::new("mkfifo").arg(path).status().expect("it runs").success()),
+        2 => std::os::unix::fs::symlink("nowhere", path).expect("linked"),
+        _ => std::os::unix::fs::symlink("/dev/zero", path).expect("linked"),
+    }
+}
+
+#[test]
+fn an_object_that_is_no_file_is_a_problem_of_its_part() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let whole = home.data();
+    for name in ["train/part-00002-00-00.parquet", "documents/part-00002-00.parquet", "parts/part-00002-00.json"] {
+        let path = home.config.folder.join(name);
+        for kind in 0..4 {
+            put_no_file(&path, kind);
+            let found = check(&home.store());
+            assert_eq!(found.damaged_parts(), BTreeSet::from([PartId(2)]), "{name}: {:?}", found.problems);
+            let [FolderProblem { message, .. }] = &found.problems[..] else { panic!("{:?}", found.problems) };
+            let what = if kind == 2 { "it is a broken symbolic link" } else { "it is not a file" };
+            for word in [name, what, "remove it"] {
+                assert!(message.contains(word), "`{word}` is missing in {message}");
+            }
+            assert_eq!(found.parts, check(&home.store()).parts, "the other parts are checked too");
+            if !name.starts_with("parts") {
+                let error = home.run().expect_err("no file").to_string();
+                assert!(error.contains(name) && error.contains("remove it"), "{error}");
+            }
+            if kind == 0 { fs::remove_dir(&path) } else { fs::remove_file(&path) }.expect("removed");
+            assert_eq!(home.run().expect("the way out").parts_made, 1);
+            assert!(home.data() == whole, "{name}");
+        }
     }
 }
 
