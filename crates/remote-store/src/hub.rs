@@ -150,9 +150,11 @@ impl ReadBackend for Hub {
         self.found(runtime::run(async move { Ok(web.get(url).await) })?)
     }
 
-    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+    fn get_range(&self, name: &str, range: Range<u64>, known: Option<u64>) -> io::Result<Vec<u8>> {
         let (web, url) = (self.web.clone(), self.file_url(name));
-        let outcome = runtime::run(async move { Ok(web.get_range(url, range).await) })?;
+        let listed = || self.tree.lock().unwrap_or_else(PoisonError::into_inner).length_of(&self.path(name));
+        let known = known.or_else(listed);
+        let outcome = runtime::run(async move { Ok(web.get_range(url, range, known).await) })?;
         self.found(outcome)?.ok_or_else(|| ErrorKind::NotFound.into())
     }
 

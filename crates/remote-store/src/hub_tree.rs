@@ -17,6 +17,7 @@ const PAGES_MAX: usize = 10_000;
 /// File list, complete or in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
+    /// Files; in the order of their paths when the list is complete.
     files: Vec<File>,
     pages: usize,
     /// Following page.
@@ -57,7 +58,10 @@ pub(crate) async fn read_tree(web: &Web, first: Url, mut tree: Tree) -> (Tree, R
     page.set_query(Some("recursive=true"));
     loop {
         if tree.pages > 0 {
-            let Some(next) = tree.next.clone() else { return (tree, Ok(())) };
+            let Some(next) = tree.next.clone() else {
+                tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+                return (tree, Ok(()));
+            };
             page = next;
         }
         if tree.pages == PAGES_MAX || page.origin() != origin {
@@ -111,6 +115,13 @@ impl Tree {
         let named = self.files.iter().filter_map(|file| Some((inside(&file.path, prefix)?, file)));
         let below = named.filter(|(name, _)| inside(name, folder).is_some());
         below.map(|(name, file)| Entry { name, stat: file.stat() }).collect()
+    }
+
+    /// Returns the length of a file, if the list is complete and has it.
+    pub(crate) fn length_of(&self, path: &str) -> Option<u64> {
+        let is_complete = self.pages > 0 && self.next.is_none();
+        let found = self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok();
+        found.filter(|_| is_complete).map(|index| self.files[index].bytes)
     }
 }
 

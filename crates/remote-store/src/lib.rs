@@ -117,11 +117,11 @@ pub fn open_with(location: &str, options: &StoreOptions) -> io::Result<Store> {
     let backend: Arc<dyn StoreBackend> = match Location::parse(location)? {
         Location::Folder(path) => return Store::folder(path),
         Location::Bucket(place) => Arc::new(providers::connect(&place, options)?),
-        Location::Web(url) => Arc::new(ReadOnly(WebBackend::new(url, options)?)),
+        Location::Web(url) => Arc::new(ReadOnly::new(WebBackend::new(url, options)?)),
         Location::Hub(dataset) => {
             let hub = Hub::new(dataset, options)?;
             retries.repeat(|_| hub.pin()).map_err(|error| located(&hub.display_path(""), &error))?;
-            Arc::new(ReadOnly(hub))
+            Arc::new(ReadOnly::new(hub))
         }
     };
     Ok(Store::new(backend).with_retries(retries))

@@ -1,9 +1,15 @@
 //! Stores that can only be read.
+//!
+//! # Definition
+//! The length of an object is remembered when its metadata are read. A range of an object that has another length is
+//! refused: the ranges of a reader would be of two contents.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
@@ -13,7 +19,8 @@ pub(crate) trait ReadBackend: Debug + Send + Sync {
     const NAME: &'static str;
 
     fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>>;
-    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
+    /// Reads a range. `known` is the length of the object, if its metadata were read before.
+    fn get_range(&self, name: &str, range: Range<u64>, known: Option<u64>) -> io::Result<Vec<u8>>;
     fn head(&self, name: &str) -> io::Result<Option<Stat>>;
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>>;
     fn display_path(&self, name: &str) -> String;
@@ -21,7 +28,29 @@ pub(crate) trait ReadBackend: Debug + Send + Sync {
 
 /// Storage backend that refuses changes.
 #[derive(Debug)]
-pub(crate) struct ReadOnly<T>(pub(crate) T);
+pub(crate) struct ReadOnly<T> {
+    backend: T,
+    /// Lengths of the objects whose metadata were read.
+    lengths: Mutex<BTreeMap<String, u64>>,
+}
+
+impl<B: ReadBackend> ReadOnly<B> {
+    pub(crate) fn new(backend: B) -> Self {
+        Self { backend, lengths: Mutex::default() }
+    }
+
+    fn remember(&self, name: &str, stat: Option<&Stat>) {
+        let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
+        match stat {
+            Some(stat) => lengths.insert(name.to_owned(), stat.bytes),
+            None => lengths.remove(name),
+        };
+    }
+
+    fn known(&self, name: &str) -> Option<u64> {
+        self.lengths.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+}
 
 /// Returns the error of a change.
 fn refuse<B: ReadBackend, T>() -> io::Result<T> {
@@ -31,19 +60,23 @@ fn refuse<B: ReadBackend, T>() -> io::Result<T> {
 
 impl<B: ReadBackend> StoreBackend for ReadOnly<B> {
     fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
-        self.0.get(name)
+        let found = self.backend.get(name)?;
+        self.remember(name, found.as_ref().map(|(_, stat)| stat));
+        Ok(found)
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.0.get_range(name, range)
+        self.backend.get_range(name, range, self.known(name))
     }
 
     fn head(&self, name: &str) -> io::Result<Option<Stat>> {
-        self.0.head(name)
+        let found = self.backend.head(name)?;
+        self.remember(name, found.as_ref());
+        Ok(found)
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
-        self.0.list(folder)
+        self.backend.list(folder)
     }
 
     fn begin_upload(&self, _name: &str) -> io::Result<Box<dyn Upload>> {
@@ -67,7 +100,7 @@ impl<B: ReadBackend> StoreBackend for ReadOnly<B> {
     }
 
     fn display_path(&self, name: &str) -> String {
-        self.0.display_path(name)
+        self.backend.display_path(name)
     }
 
     fn local(&self, _folder: &str) -> Option<PathBuf> {

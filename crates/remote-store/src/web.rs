@@ -156,21 +156,30 @@ impl Web {
         Ok((bytes, stat))
     }
 
-    /// Reads the bytes of a range, fewer where the file ends.
-    pub(crate) async fn get_range(&self, url: Url, range: Range<u64>) -> Result<Vec<u8>, Failure> {
+    /// Reads the bytes of a range, fewer where the file ends. A file whose length is not the known one is an error.
+    pub(crate) async fn get_range(&self, url: Url, range: Range<u64>, known: Option<u64>) -> Result<Vec<u8>, Failure> {
         let range = range.start..range.end.min(i64::MAX as u64);
         if range.is_empty() {
             return self.head(url).await.map(|_| Vec::new());
         }
         let answer = match self.send(Method::GET, url, Some(range.clone())).await {
-            Err(failure) if failure.status == Some(416) => return Ok(Vec::new()),
+            Err(failure) if failure.status == Some(416) => {
+                let is_inside = known.is_some_and(|known| range.start < known);
+                return if is_inside { Err(changed("it is shorter").into()) } else { Ok(Vec::new()) };
+            }
             answer => answer?,
         };
         let found = answer.response.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
-        let start = found.and_then(|found| found.strip_prefix("bytes ")?.split('-').next()?.parse::<u64>().ok());
-        if answer.response.status().as_u16() != 206 || start != Some(range.start) {
+        let found = found.and_then(ContentRange::parse);
+        let found = found.filter(|found| answer.response.status().as_u16() == 206 && found.start == range.start);
+        let Some(found) = found else {
             let message = "the server ignores byte ranges; download the file, or use a server that supports them";
             return Err(io::Error::new(ErrorKind::Unsupported, message).into());
+        };
+        if let (Some(bytes), Some(known)) = (found.total, known)
+            && bytes != known
+        {
+            return Err(changed(&format!("{bytes} bytes, {known} when its metadata were read")).into());
         }
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         Ok(self.body(answer, length).await?)
@@ -191,6 +200,27 @@ impl Web {
         })?;
         Ok(stat_of(&answer.first, last, length))
     }
+}
+
+/// Range of an answer.
+struct ContentRange {
+    start: u64,
+    /// Length of the file, if the server tells it.
+    total: Option<u64>,
+}
+
+impl ContentRange {
+    /// Parses `bytes 0-9/20` or `bytes 0-9/*`.
+    fn parse(text: &str) -> Option<Self> {
+        let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+        Some(Self { start: range.split_once('-')?.0.trim().parse().ok()?, total: total.trim().parse().ok() })
+    }
+}
+
+/// Returns the error of a file that changes while it is read.
+fn changed(difference: &str) -> io::Error {
+    let message = format!("the file has changed: {difference}; run the same command again when it no longer changes");
+    io::Error::new(ErrorKind::InvalidData, message)
 }
 
 fn length_of(headers: &HeaderMap) -> Option<u64> {

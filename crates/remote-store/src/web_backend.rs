@@ -71,9 +71,9 @@ impl ReadBackend for WebBackend {
         runtime::run(async move { found(web.get(url).await) })
     }
 
-    fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+    fn get_range(&self, name: &str, range: Range<u64>, known: Option<u64>) -> io::Result<Vec<u8>> {
         let (web, url) = (self.web.clone(), self.url(name));
-        runtime::run(async move { Ok(web.get_range(url, range).await?) })
+        runtime::run(async move { Ok(web.get_range(url, range, known).await?) })
     }
 
     fn head(&self, name: &str) -> io::Result<Option<Stat>> {

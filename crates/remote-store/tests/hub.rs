@@ -54,9 +54,12 @@ fn answer(request: &Request, storage: &str, failing: &mut usize) -> Response {
     }
     let tree = format!("/api/datasets/owner/data/tree/{COMMIT}");
     let large = format!("/datasets/owner/data/resolve/{COMMIT}/train/large%20file.jsonl");
+    let stale = format!("/api/datasets/owner/stale/tree/{COMMIT}");
     let small = format!("/datasets/owner/data/resolve/{COMMIT}/README.md");
     match &*request.path {
-        "/api/datasets/owner/data/revision/main" | "/api/datasets/private/data/revision/main" => {
+        "/api/datasets/owner/data/revision/main"
+        | "/api/datasets/owner/stale/revision/main"
+        | "/api/datasets/private/data/revision/main" => {
             Response::new(200, format!(r#"{{"id": "owner/data", "sha": "{COMMIT}"}}"#))
         }
         "/api/datasets/owner/data/revision/refs%2Fconvert%2Fparquet" => {
@@ -78,7 +81,11 @@ fn answer(request: &Request, storage: &str, failing: &mut usize) -> Response {
             let next = format!("<{tree}?recursive=true&cursor=2>; rel=\"next\"");
             Response::new(200, page).with("link", next)
         }
-        path if path == large => Response::new(302, "")
+        path if path == stale => {
+            let file = |name| format!(r#"{{"type": "file", "oid": "{name}", "size": 30, "path": "{name}"}}"#);
+            Response::new(200, format!("[{}, {}]", file("b"), file("a")))
+        }
+        path if path == large || path.starts_with("/datasets/owner/stale/resolve/") => Response::new(302, "")
             .with("location", format!("http://{storage}/blob?X-Signature=planted-signature"))
             .with("x-linked-etag", "\"sha-of-large\""),
         path if path == small => Response::of_content(request, b"readme").with("etag", "\"a\""),
@@ -120,6 +127,22 @@ fn files_of_a_dataset_are_those_of_one_commit() {
     assert!(first_pages.count() <= 1, "a page that had arrived was read again: {:?}", log.requests);
     assert_eq!(log.requests.iter().filter(|request| request.contains("/revision/")).count(), 1);
     assert!(!format!("{store:?}").contains("planted"), "{store:?}");
+}
+
+/// A mirror may serve another file than the one that it lists.
+#[test]
+fn a_file_of_another_length_than_the_listed_one_is_refused() {
+    let server = start();
+    let store = open_with("hf://datasets/owner/stale", &hub_options(&server, None)).expect("opened");
+    assert_eq!(store.get_range("a", 4..11).expect("no length is known"), b"content");
+    assert_eq!(store.list("").expect("listed").len(), 2);
+    for name in ["a", "b"] {
+        let error = store.get_range(name, 4..11).expect_err("another file");
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        assert!(error.to_string().contains("27 bytes, 30 when its metadata were read"), "{error}");
+        assert_eq!(store.head(name).expect("answered").expect("there").bytes, 27);
+        assert_eq!(store.get_range(name, 4..11).expect("the metadata are newer"), b"content");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use remote_store::open_with;
@@ -62,6 +63,47 @@ fn files_of_a_server_are_read_with_the_query_of_their_prefix() {
     let error = unsigned.get(name).expect_err("it is not signed");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(!error.to_string().contains("planted"), "{error}");
+}
+
+/// The ranges of a reader must be of one content.
+#[test]
+fn a_file_that_changes_between_its_ranges_is_refused() {
+    let content: Arc<Mutex<Vec<u8>>> = Arc::new(Mutex::new(CONTENT.to_vec()));
+    let served = Arc::clone(&content);
+    let has_total = Arc::new(AtomicBool::new(true));
+    let tells = Arc::clone(&has_total);
+    let address = serve(move |request| {
+        let mut response = Response::of_content(request, &served.lock().expect("no panic"));
+        for (_, value) in response.headers.iter_mut().filter(|_| !tells.load(Ordering::Relaxed)) {
+            *value = format!("{}/*", value.split('/').next().expect("a range"));
+        }
+        response
+    });
+    let store = open_with(&format!("http://{address}/"), &options(&address)).expect("opened");
+    let set = |bytes: &[u8]| *content.lock().expect("no panic") = bytes.to_vec();
+    assert_eq!(store.get_range("x", 3..7).expect("there"), b"3456", "no length is known");
+    set(b"0123456789ab");
+    assert_eq!(store.get_range("x", 3..7).expect("there"), b"3456");
+    assert_eq!(store.head("x").expect("answered").expect("there").bytes, 12);
+    assert_eq!(store.get_range("x", 3..7).expect("there"), b"3456");
+    for (bytes, range, difference) in [
+        (&b"0123456789"[..], 3..7, "10 bytes, 12 when its metadata were read"),
+        (b"0123456789abcdef", 3..7, "16 bytes, 12 when"),
+        (b"01", 3..7, "it is shorter"),
+        (b"", 0..7, "it is shorter"),
+    ] {
+        set(bytes);
+        let error = store.get_range("x", range).expect_err("another file");
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(difference) && text.contains(&address) && text.contains("run the same"), "{text}");
+    }
+    set(b"012345678");
+    assert_eq!(store.get("x").expect("there").len(), 9);
+    assert_eq!(store.get_range("x", 3..7).expect("the length is known again"), b"3456");
+    has_total.store(false, Ordering::Relaxed);
+    set(CONTENT);
+    assert_eq!(store.get_range("x", 3..7).expect("the server does not tell the length"), b"3456");
 }
 
 /// A name is a part of a URL: its encoding stays as it is.

@@ -82,7 +82,7 @@ impl<'a> Documents<'a> {
         };
         if let (Some(reached), Some(&file)) = (from.reached, documents.files.get(from.piece)) {
             let mut open = documents.begin(file)?;
-            open.skip(reached.to)?;
+            open.skip(reached.to).map_err(|error| file.explain(error))?;
             if open.reached() != reached {
                 return Err(changed(file, "not what it was when its first segments were made"));
             }
@@ -123,7 +123,8 @@ impl<'a> Documents<'a> {
         if file.object().is_none() {
             file.refuse_another()?;
         }
-        self.format.open(file, &self.part.pieces[self.piece].range, &self.reading)
+        let opened = self.format.open(file, &self.part.pieces[self.piece].range, &self.reading);
+        opened.map_err(|error| file.explain(error))
     }
 
     fn advance(&mut self) -> Result<Option<Found>> {
@@ -132,7 +133,7 @@ impl<'a> Documents<'a> {
                 Some(open) => open,
                 None => self.begin(file)?,
             };
-            if let Some(record) = open.next(&mut self.spare)? {
+            if let Some(record) = open.next(&mut self.spare).map_err(|error| file.explain(error))? {
                 self.open = Some(open);
                 return Ok(Some(found(record, self.piece, &mut self.spare)));
             }

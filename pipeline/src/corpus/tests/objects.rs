@@ -93,7 +93,7 @@ fn a_check_and_the_corpus_share_a_listing_and_the_next_corpus_sees_changes() {
 #[test]
 fn an_object_that_changes_or_vanishes_is_refused() {
     let text = "a line\n".repeat(100);
-    for change in ["other bytes", "longer", "gone"] {
+    for change in ["other bytes", "longer", "shorter", "gone"] {
         let home = tempfile::tempdir().expect("a temporary folder");
         write_all(home.path(), &[("x.txt", &text)]);
         let cut = config(home.path(), format("text_lines"), None);
@@ -103,6 +103,7 @@ fn an_object_that_changes_or_vanishes_is_refused() {
         match change {
             "other bytes" => write_all(home.path(), &[("x.txt", text.to_uppercase())]),
             "longer" => write_all(home.path(), &[("x.txt", text.clone() + "more")]),
+            "shorter" => write_all(home.path(), &[("x.txt", &text[..70])]),
             _ => fs::remove_file(home.path().join("x.txt")).expect("ours"),
         }
         let mut documents = documents(&corpus, &parts[0]).expect("nothing is opened yet");
