@@ -4,6 +4,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,10 +17,12 @@ use object_store::{
 };
 use store::{Created, Entry, Replaced, Stat, Version};
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::body;
 use crate::connector::observed;
 use crate::failure::{self, Failure};
+use crate::list_pages::SkippedKeys;
 use crate::location::{BucketPlace, Service};
 
 /// Slowest upload that is progress, per second. A part of 8 MiB may so take 32 seconds longer than a request without a
@@ -39,6 +42,8 @@ pub(crate) struct Bucket {
     prefix: String,
     pub(crate) display: String,
     pub(crate) stall_timeout: Duration,
+    /// Whether a warning has named objects that listings leave out.
+    has_warned: Arc<AtomicBool>,
 }
 
 /// Without the client: it contains credentials.
@@ -51,7 +56,21 @@ impl Debug for Bucket {
 impl Bucket {
     pub(crate) fn new(client: Arc<dyn ObjectClient>, place: &BucketPlace, stall_timeout: Duration) -> Self {
         let BucketPlace { service, prefix, display, .. } = place.clone();
-        Self { client, service, prefix, display, stall_timeout }
+        Self { client, service, prefix, display, stall_timeout, has_warned: Arc::default() }
+    }
+
+    /// Warns once of objects that listings leave out.
+    pub(crate) fn warn_of_skipped(&self, skipped: &SkippedKeys) {
+        if skipped.count > 0 && !self.has_warned.swap(true, Ordering::Relaxed) {
+            let keys = skipped.shown.join(", ");
+            warn!(
+                place = self.display,
+                objects = skipped.count,
+                keys,
+                "store: skipped objects whose keys no request can name (an empty part, `.`, `..`, a control character, \
+                 or `/` at an end); rename them to read them"
+            );
+        }
     }
 
     /// Returns the time limit of a request that sends `bytes` bytes.

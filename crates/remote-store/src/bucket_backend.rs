@@ -10,6 +10,7 @@ use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
 use crate::bucket::{Bucket, stat_of};
 use crate::connector::observed;
+use crate::list_pages::with_skipped;
 use crate::runtime;
 use crate::upload::BucketUpload;
 
@@ -35,7 +36,12 @@ impl StoreBackend for Bucket {
 
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
         let (bucket, path) = (self.clone(), self.path(folder)?);
-        runtime::run(async move { bucket.entries(&path).await })
+        let (entries, skipped) = runtime::run(async move {
+            let (entries, skipped) = with_skipped(bucket.entries(&path)).await;
+            Ok((entries?, skipped))
+        })?;
+        self.warn_of_skipped(&skipped);
+        Ok(entries)
     }
 
     fn begin_upload(&self, name: &str) -> io::Result<Box<dyn Upload>> {

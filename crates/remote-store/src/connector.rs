@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::failure::{self, Failure};
 use crate::options::CONNECT_TIMEOUT;
 use crate::web::client_builder;
+use crate::list_pages;
 
 /// Longest part of an error answer that is searched for a code.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -69,13 +70,14 @@ struct RecordingClient(HttpClient);
 impl HttpService for RecordingClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_metadata = request.uri().host().is_some_and(|host| METADATA_HOSTS.contains(&host));
+        let is_list = list_pages::is_list(request.method().as_str(), request.uri().query().unwrap_or_default());
         let answer = self.0.execute(request).await;
         let failure = match &answer {
             Ok(response) if !response.status().is_client_error() && !response.status().is_server_error() => {
                 if response.status().is_redirection() {
                     record(Failure::from_status(response.status().as_u16(), String::new()));
                 }
-                return answer;
+                return if is_list { usable_page(answer?).await } else { answer };
             }
             _ if is_metadata => without_credentials(),
             Ok(_) => return record_answer(answer?).await,
@@ -84,6 +86,13 @@ impl HttpService for RecordingClient {
         record(failure);
         answer
     }
+}
+
+/// Returns a page of a list without objects that no request can name.
+async fn usable_page(response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (parts, body) = response.into_parts();
+    let page = body.bytes().await.inspect_err(|error| record(Failure::from_transport(error)))?;
+    Ok(HttpResponse::from_parts(parts, Bytes::from(list_pages::usable_part(&page)).into()))
 }
 
 /// Records an error answer, and returns it without its body.

@@ -36,6 +36,7 @@ mod connector;
 mod failure;
 mod hub;
 mod hub_tree;
+mod list_pages;
 mod location;
 mod options;
 mod providers;

@@ -5,6 +5,7 @@
 mod contract;
 mod faults;
 mod hub;
+mod keys;
 mod large;
 mod leases;
 mod locations;

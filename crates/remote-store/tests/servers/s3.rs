@@ -34,7 +34,7 @@ pub(crate) struct State {
     /// Uploads that were begun.
     begun: usize,
     pub(crate) requests: Vec<String>,
-    page: usize,
+    pub(crate) page: usize,
     faults: Box<Faults>,
 }
 
@@ -175,18 +175,28 @@ impl State {
         page.truncate(self.page);
         let mut body = format!("<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>");
         if is_truncated {
-            body += &format!("<NextContinuationToken>{}</NextContinuationToken>", page[self.page - 1].0);
+            body += &format!("<NextContinuationToken>{}</NextContinuationToken>", escaped(page[self.page - 1].0));
         }
         for (key, content) in page {
             body += &format!(
-                "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag>\
+                "<Contents><Key>{}</Key><Size>{}</Size><ETag>{}</ETag>\
                  <LastModified>2026-11-28T06:00:00.000Z</LastModified></Contents>",
+                escaped(key),
                 content.len(),
                 e_tag(content)
             );
         }
         Response::new(200, body + "</ListBucketResult>")
     }
+}
+
+/// Returns a text as XML.
+fn escaped(text: &str) -> String {
+    let escape = |char: char| match char {
+        '&' | '<' | '>' | '\0'..='\x1f' => format!("&#x{:x};", u32::from(char)),
+        char => char.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 pub(super) fn e_tag(content: &[u8]) -> String {
