@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::failure::{self, Failure};
 use crate::options::CONNECT_TIMEOUT;
 use crate::web::client_builder;
-use crate::list_pages;
+use crate::{client_settings, list_pages};
 
 /// Longest part of an error answer that is searched for a code.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -46,8 +46,8 @@ impl HttpConnector for RecordingConnector {
 /// Returns a client with those of the options that users can set, and the shorter time limit of credential services.
 fn client(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
     let value = |key: ClientConfigKey| options.get_config_value(&key);
-    let is_on = |key: ClientConfigKey| value(key).is_some_and(|value| value == "true");
-    let connect_timeout = value(ClientConfigKey::ConnectTimeout).and_then(|text| text.strip_suffix('s')?.parse().ok());
+    let is_on = |key: ClientConfigKey| value(key).and_then(|value| client_settings::is_on(&value)) == Some(true);
+    let connect_timeout = value(ClientConfigKey::ConnectTimeout).and_then(|text| client_settings::seconds(&text));
     let mut builder = client_builder()
         .connect_timeout(connect_timeout.map_or(CONNECT_TIMEOUT, Duration::from_secs))
         .http1_only()
@@ -57,9 +57,13 @@ fn client(options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
         let excluded = value(ClientConfigKey::ProxyExcludes).and_then(|hosts| NoProxy::from_string(&hosts));
         builder = builder.proxy(Proxy::all(url)?.no_proxy(excluded));
     }
-    if let Some(certificate) = value(ClientConfigKey::ProxyCaCertificate) {
-        builder = builder.tls_certs_merge([Certificate::from_pem(certificate.as_bytes())?]);
-    }
+    let certificate = value(ClientConfigKey::ProxyCaCertificate);
+    let certificate = certificate.map(|certificate| Certificate::from_pem(certificate.as_bytes())).transpose()?;
+    builder = match certificate {
+        Some(certificate) if is_on(ClientConfigKey::NoSystemCertificates) => builder.tls_certs_only([certificate]),
+        Some(certificate) => builder.tls_certs_merge([certificate]),
+        None => builder,
+    };
     builder.build()
 }
 

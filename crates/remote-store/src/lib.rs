@@ -32,6 +32,7 @@
 mod body;
 mod bucket;
 mod bucket_backend;
+mod client_settings;
 mod connector;
 mod failure;
 mod hub;

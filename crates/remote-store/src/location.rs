@@ -30,6 +30,17 @@ pub(crate) enum Service {
     Azure,
 }
 
+impl Service {
+    /// Returns the beginning of the names of its environment variables.
+    pub(crate) fn variables(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_",
+            Self::Google => "GOOGLE_",
+            Self::Azure => "AZURE_",
+        }
+    }
+}
+
 /// Prefix in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketPlace {

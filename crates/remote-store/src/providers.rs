@@ -11,6 +11,7 @@ use object_store::{ClientOptions, RetryConfig};
 use url::Url;
 
 use crate::bucket::{Bucket, ObjectClient};
+use crate::client_settings;
 use crate::connector::RecordingConnector;
 use crate::location::{BucketPlace, Service};
 use crate::options::{CONNECT_TIMEOUT, StoreOptions};
@@ -49,6 +50,9 @@ pub(crate) fn connect(place: &BucketPlace, options: &StoreOptions) -> io::Result
 fn build(place: &BucketPlace, options: &StoreOptions) -> io::Result<Arc<dyn ObjectClient>> {
     install_cryptography();
     refuse_endpoints(place, options)?;
+    if let Some(problem) = client_settings::problem(options, place.service.variables()) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, format!("{}: {problem}", place.display)));
+    }
     let client = match place.service {
         Service::S3 => s3(place, options),
         Service::Google => google(place, options),
@@ -75,7 +79,8 @@ fn refuse_endpoints(place: &BucketPlace, options: &StoreOptions) -> io::Result<(
 
 fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
     let builder = AmazonS3Builder::new().with_client_options(client_options()).with_retry(no_retries());
-    let builder = with_environment(builder, options, "AWS_", |builder, key, value| builder.with_config(key, value));
+    let builder =
+        with_environment(builder, options, Service::S3, |builder, key, value| builder.with_config(key, value));
     // A delete of many objects hides the error of one in a good answer, and some servers do not know it.
     let builder = builder.with_http_connector(RecordingConnector::default());
     let builder = builder.with_config(AmazonS3ConfigKey::DisableBulkDelete, "true");
@@ -85,13 +90,15 @@ fn s3(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<d
 fn google(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
     let builder = GoogleCloudStorageBuilder::new().with_client_options(client_options());
     let builder = builder.with_retry(no_retries()).with_http_connector(RecordingConnector::default());
-    let builder = with_environment(builder, options, "GOOGLE_", |builder, key, value| builder.with_config(key, value));
+    let builder =
+        with_environment(builder, options, Service::Google, |builder, key, value| builder.with_config(key, value));
     Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
 }
 
 fn azure(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectClient>> {
     let builder = MicrosoftAzureBuilder::new().with_client_options(client_options()).with_retry(no_retries());
-    let builder = with_environment(builder, options, "AZURE_", |builder, key, value| builder.with_config(key, value));
+    let builder =
+        with_environment(builder, options, Service::Azure, |builder, key, value| builder.with_config(key, value));
     let builder = builder.with_http_connector(RecordingConnector::default());
     let builder = match &place.account {
         Some(account) => builder.with_account(account),
@@ -100,14 +107,15 @@ fn azure(place: &BucketPlace, options: &StoreOptions) -> object_store::Result<Ar
     Ok(Arc::new(builder.with_container_name(&place.bucket).build()?))
 }
 
-/// Sets every variable of the environment that begins with `start` and that the builder knows.
+/// Sets every variable of the service that the builder knows.
 fn with_environment<B, K: std::str::FromStr>(
     builder: B,
     options: &StoreOptions,
-    start: &str,
+    service: Service,
     set: impl Fn(B, K, &str) -> B,
 ) -> B {
-    let known = options.environment.iter().filter(|(name, value)| name.starts_with(start) && !value.is_empty());
+    let known =
+        options.environment.iter().filter(|(name, value)| name.starts_with(service.variables()) && !value.is_empty());
     known.fold(builder, |builder, (name, value)| match name.to_ascii_lowercase().parse() {
         Ok(key) => set(builder, key, value),
         Err(_) => builder,
@@ -141,6 +149,7 @@ fn secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = &str>
 
 /// Returns the variables that configure the services.
 fn store_variables(environment: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
-    let is_store = |name: &str| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|start| name.starts_with(start));
+    let services = [Service::S3, Service::Google, Service::Azure];
+    let is_store = move |name: &str| services.iter().any(|service| name.starts_with(service.variables()));
     environment.iter().filter(move |(name, _)| is_store(name))
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::format_push_string, reason = "short texts, where speed is of no concern")]
 
+mod client_settings;
 mod contract;
 mod faults;
 mod hub;
