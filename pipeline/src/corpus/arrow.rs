@@ -13,7 +13,8 @@
 //! row `r` of record batch `b` is `2^32 b + r`. A file is cut between record batches, unless it is compressed as a whole or
 //! has a dictionary after its first batch. A stream is one piece, since only a reader from its beginning finds the
 //! batches. One batch is in memory at a time. A stream without batches still has a schema, so a file of 0 bytes is
-//! damaged.
+//! damaged. A stream may end without its end mark (8 bytes), since a writer may also close it; but a stream that was cut
+//! between two batches looks the same. So it is read, and counted once as `unfinished_stream`.
 //!
 //! # Reference
 //! Arrow columnar format, "Serialization and Interprocess Communication",
@@ -31,7 +32,7 @@ use runtime::catch_decoder;
 use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::piece_ranges::{group_units, whole};
-use super::record::{Record, RecordBuffers};
+use super::record::{Record, RecordBuffers, RejectReason};
 use super::sniff::FileCheck;
 use super::{Format, columns};
 use crate::{Error, Result};
@@ -154,6 +155,8 @@ struct Rows {
     /// Position after the last row, and the rows of the piece up to there.
     to: u64,
     lines: u64,
+    /// Whether the end was reached and a missing end mark counted.
+    has_ended: bool,
 }
 
 impl Rows {
@@ -173,6 +176,7 @@ impl Rows {
             next_batch: 0,
             to: 0,
             lines: 0,
+            has_ended: false,
         };
         if let Some(blocks) = blocks {
             // The dictionaries before the first batch.
@@ -236,9 +240,12 @@ impl PieceReader for Rows {
                 self.lines += 1;
                 return Ok(Some(record));
             }
-            if !self.begin_batch()? {
-                return Ok(None);
+            if !self.has_ended && self.begin_batch()? {
+                continue;
             }
+            let is_cut = !std::mem::replace(&mut self.has_ended, true) && self.messages.is_unfinished();
+            let complaint = || Record::rejected(RejectReason::UnfinishedStream, self.to..self.to, self.lines);
+            return Ok(is_cut.then(complaint));
         }
     }
 

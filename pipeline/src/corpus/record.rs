@@ -137,6 +137,8 @@ pub enum RejectReason {
     EmptyDocument,
     /// More text than `prepare.max_document_bytes`; skipped.
     TooLong,
+    /// Stream of rows without its end mark: it may have been cut short.
+    UnfinishedStream,
 }
 
 impl fmt::Display for RejectReason {
@@ -151,6 +153,7 @@ impl fmt::Display for RejectReason {
             Self::NonStringField => "non_string_field",
             Self::EmptyDocument => "empty_document",
             Self::TooLong => "too_long",
+            Self::UnfinishedStream => "unfinished_stream",
         })
     }
 }

@@ -135,7 +135,8 @@ fn refuse_skipped(file: &InputFile, found: &Found, has_fields: bool) -> Result<(
         | RejectReason::BrokenRecord
         | RejectReason::UnsupportedType
         | RejectReason::NonStringField
-        | RejectReason::TooLong => true,
+        | RejectReason::TooLong
+        | RejectReason::UnfinishedStream => true,
     };
     let Some(complaint) = found.complaints.iter().find(|complaint| is_skipped(complaint.reason)) else { return Ok(()) };
     let message = format!(

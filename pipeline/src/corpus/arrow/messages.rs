@@ -73,6 +73,10 @@ pub(super) struct Messages {
     dictionary_bytes: u64,
     /// Maximum words of zeros before the next message: some writers pad the first bytes of a file.
     padding: u32,
+    /// Whether the messages are those of a file, which has a footer after them.
+    is_file: bool,
+    /// Whether the end mark was read.
+    is_finished: bool,
 }
 
 impl Messages {
@@ -87,6 +91,8 @@ impl Messages {
             hold: None,
             dictionary_bytes: 0,
             padding: 0,
+            is_file: false,
+            is_finished: false,
         };
         messages.pass_magic()?;
         Ok(messages)
@@ -102,6 +108,11 @@ impl Messages {
         &self.file
     }
 
+    /// Whether the messages are those of a stream that ended without its mark.
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.is_file && !self.is_finished
+    }
+
     pub(super) fn hash(&self) -> String {
         self.read.hex()
     }
@@ -115,6 +126,7 @@ impl Messages {
         if ready.starts_with(MAGIC) {
             self.exactly(8)?;
             self.padding = PADDING_WORDS_MAX;
+            self.is_file = true;
         }
         Ok(())
     }
@@ -149,6 +161,7 @@ impl Messages {
         }
         self.padding = 0;
         if length == 0 {
+            self.is_finished = true;
             return Ok(None);
         }
         if length > METADATA_BYTES_MAX {

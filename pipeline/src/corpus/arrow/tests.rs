@@ -6,7 +6,7 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field, Schema};
 
 use crate::corpus::tests::{config, read};
-use crate::corpus::{AnyFormat, InvalidFilePolicy};
+use crate::corpus::{AnyFormat, InvalidFilePolicy, RecordBuffers, RejectReason};
 use crate::testing::write_all;
 
 /// Schema of [`batch`].
@@ -99,6 +99,52 @@ fn invalid_utf8_is_repaired_and_damage_is_named() {
     ] {
         let error = refusal("a.arrow", bytes, 256 << 20);
         assert!(error.contains(words) && error.contains("a.arrow"), "{error}");
+    }
+}
+
+/// Bytes of the end mark of a stream.
+const MARK_BYTES: usize = 8;
+
+/// The format allows a stream without the mark, so it is no error.
+#[test]
+fn a_stream_without_its_end_mark_is_read_and_counted_once() {
+    let first: &[Option<&str>] = &[Some("one"), Some("two")];
+    let whole = stream(&[first, &[Some("three")]]);
+    let cut_after = |bytes: Vec<u8>| bytes[..bytes.len() - MARK_BYTES].to_vec();
+    let complaint = |line: u64| vec![format!("unfinished_stream@a.arrow:{line}")];
+    let old_mark = [cut_after(whole.clone()), vec![0; 4]].concat();
+    for (bytes, texts, complaints) in [
+        (whole.clone(), 3, vec![]),
+        (old_mark, 3, vec![]),
+        (cut_after(whole), 3, complaint(4)),
+        (cut_after(stream(&[first])), 2, complaint(3)),
+        (cut_after(stream(&[])), 0, complaint(1)),
+    ] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a.arrow", &bytes)]);
+        let found = read(&config(home.path(), AnyFormat::of_kind("arrow").expect("known"), Some(1))).expect("readable");
+        assert_eq!((&found.0[..], found.1), (&["one", "two", "three"].map(str::to_owned)[..texts], complaints));
+    }
+}
+
+/// A reader that continues behind the last row finds the end too.
+#[test]
+fn the_missing_mark_is_counted_after_a_restart() {
+    let bytes = stream(&[&[Some("one"), Some("two")]]);
+    let home = tempfile::tempdir().expect("a temporary folder");
+    write_all(home.path(), &[("a.arrow", &bytes[..bytes.len() - MARK_BYTES])]);
+    let cut = config(home.path(), AnyFormat::of_kind("arrow").expect("known"), None);
+    let corpus = crate::corpus::Corpus::open(&cut.config).expect("found");
+    let file = &corpus.files()[0];
+    for to in 0..=2 {
+        let mut reader = corpus.format().open(file, &(0..file.bytes), corpus.reading()).expect("opened");
+        reader.skip(to).expect("there");
+        let mut complaints = Vec::new();
+        while let Some(record) = reader.next(&mut RecordBuffers::default()).expect("read") {
+            complaints.extend(record.complaints);
+        }
+        assert_eq!(complaints, [(RejectReason::UnfinishedStream, 2)], "after row {to}");
+        assert_eq!((reader.reached().to, reader.reached().lines), (2, 2));
     }
 }
 
