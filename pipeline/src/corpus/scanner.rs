@@ -11,6 +11,20 @@ use super::lines::BYTE_ORDER_MARK;
 use super::record::{KEPT_BYTES, count_newlines};
 use crate::{Error, Result};
 
+#[cfg(test)]
+thread_local! {
+    /// Bytes in which readers of this thread have searched the ends of records.
+    pub(super) static SEARCHED_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts bytes in which the end of a record was searched, to test the cost of hostile files.
+pub(super) fn count_searched(bytes: usize) {
+    #[cfg(test)]
+    SEARCHED_BYTES.set(SEARCHED_BYTES.get() + bytes);
+    #[cfg(not(test))]
+    let _ = bytes;
+}
+
 /// Scanner of a file range: records are searched in [`ahead`](Self::ahead), and [taken](Self::take) when they are
 /// complete.
 pub(super) struct ByteScanner {

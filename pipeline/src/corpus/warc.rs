@@ -30,7 +30,7 @@ use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::piece_ranges::whole;
 use super::record::{Record, RecordBuffers, RejectReason, count_newlines};
-use super::scanner::ByteScanner;
+use super::scanner::{ByteScanner, count_searched};
 use super::sniff::{FileCheck, Head, head};
 use crate::Result;
 
@@ -38,13 +38,13 @@ mod content;
 mod headers;
 
 use self::content::{Content, is_response};
-use self::headers::Headers;
-
-/// First bytes of every record, without the minor version.
-const MARK: &[u8] = b"WARC/1.";
+use self::headers::{HeaderEnd, Headers, MARK};
 
 /// Maximum bytes of the headers of a record.
 const HEADER_BYTES_MAX: usize = 1 << 16;
+
+/// Bytes of a blank line with the line end before it: those at the end of a buffer are searched again with the next ones.
+const MAX_LINE_END_BYTES: usize = 3;
 
 /// WARC: each record with text is a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,11 +133,13 @@ impl WarcReader {
         }
         let whole = usize::try_from(whole).expect("it fits into memory");
         // A record ends with two line ends, or with the file.
-        let is_whole = self.bytes.has(whole + 4)? || self.bytes.ahead().len() >= whole;
-        let rest = self.bytes.ahead().get(whole..).unwrap_or_default();
-        let is_ended =
-            rest.starts_with(b"\r\n\r\n") || rest.starts_with(b"\n\n") || rest.iter().all(u8::is_ascii_whitespace);
-        if !is_whole || !is_ended {
+        let has_more = self.bytes.has(whole + 4)?;
+        let rest = self.bytes.ahead().get(whole..);
+        let is_ended = |rest: &[u8]| {
+            let is_last = !has_more && rest.iter().all(u8::is_ascii_whitespace);
+            rest.starts_with(b"\r\n\r\n") || rest.starts_with(b"\n\n") || is_last
+        };
+        if !rest.is_some_and(is_ended) {
             return self.broken(start, line);
         }
         let range = start..start + whole as u64;
@@ -165,12 +167,19 @@ impl WarcReader {
     /// read, so that it does not depend on the memory.
     fn response(&mut self, from: usize, length: u64) -> Result<Content> {
         let most = usize::try_from(length).unwrap_or(usize::MAX).min(HEADER_BYTES_MAX);
+        let mut searched = 0_usize;
         loop {
-            let ahead = &self.bytes.ahead()[from..];
-            let head = &ahead[..ahead.len().min(most)];
-            if head.len() == most || headers::end(head).is_some() {
-                return Ok(Content::of_response(head));
+            let length = (self.bytes.ahead().len() - from).min(most);
+            let start = searched.saturating_sub(MAX_LINE_END_BYTES);
+            let end = headers::end(&self.bytes.ahead()[from + start..from + length]);
+            count_searched(end.unwrap_or(length - start));
+            if let Some(end) = end {
+                return Ok(Content::of_response(&self.bytes.ahead()[from..from + start + end]));
             }
+            if length == most {
+                return Ok(Content::Unsupported);
+            }
+            searched = length;
             if !self.bytes.more()? {
                 return Ok(Content::Unsupported);
             }
@@ -178,18 +187,25 @@ impl WarcReader {
     }
 
     /// Reads the headers of the record that begins here; `None` if they are malformed.
+    ///
+    /// Headers end before a line that begins as a record does. So bytes without a blank line are searched once, not once
+    /// per record.
     fn headers(&mut self) -> Result<Option<Headers>> {
+        if !self.bytes.has(MARK.len())? || !self.bytes.ahead().starts_with(MARK) {
+            return Ok(None);
+        }
+        let mut searched = 0_usize;
         loop {
-            let ahead = self.bytes.ahead();
-            let is_record = ahead.starts_with(MARK) || (ahead.len() < MARK.len() && MARK.starts_with(ahead));
-            if !is_record {
-                return Ok(None);
-            }
-            if let Some(end) = headers::end(ahead) {
-                return Ok(Headers::parse(&ahead[..end]));
-            }
-            if ahead.len() > HEADER_BYTES_MAX || !self.bytes.more()? {
-                return Ok(None);
+            let length = self.bytes.ahead().len().min(HEADER_BYTES_MAX);
+            // The line end before a mark may be at the end of the buffer.
+            let start = searched.saturating_sub(MARK.len());
+            let end = HeaderEnd::find(&self.bytes.ahead()[start..length]);
+            count_searched(end.map_or(length - start, HeaderEnd::offset));
+            match end {
+                Some(HeaderEnd::Blank(end)) => return Ok(Headers::parse(&self.bytes.ahead()[..start + end])),
+                Some(HeaderEnd::Record(_)) => return Ok(None),
+                None if length == HEADER_BYTES_MAX || !self.bytes.more()? => return Ok(None),
+                None => searched = length,
             }
         }
     }

@@ -28,7 +28,7 @@ use super::input_split::{PieceEnd, PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::piece_ranges::cut_at;
 use super::record::{Record, RecordBuffers, RejectReason};
-use super::scanner::ByteScanner;
+use super::scanner::{ByteScanner, count_searched};
 use super::sniff::{FileCheck, beginning, head, of_text};
 use crate::Result;
 
@@ -113,6 +113,35 @@ fn end_of_page(file: &InputFile, from: u64, reading: &ReadOptions) -> Result<u64
     Ok(bytes.offset())
 }
 
+/// Begin or end of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Offset of the begin.
+    Begin(usize),
+    /// Offset after the end.
+    End(usize),
+}
+
+impl Mark {
+    fn offset(self) -> usize {
+        match self {
+            Self::Begin(at) | Self::End(at) => at,
+        }
+    }
+}
+
+/// Returns the first mark.
+fn find_mark(bytes: &[u8]) -> Option<Mark> {
+    const COMMON: &[u8] = b"page>";
+    memchr::memmem::find_iter(bytes, COMMON).find_map(|at| {
+        let before = &bytes[..at];
+        if before.ends_with(b"</") {
+            return Some(Mark::End(at + COMMON.len()));
+        }
+        before.ends_with(b"<").then(|| Mark::Begin(at - 1))
+    })
+}
+
 /// Reader of the pages of a piece.
 struct PageReader {
     bytes: ByteScanner,
@@ -122,14 +151,25 @@ struct PageReader {
 
 impl PageReader {
     /// Finds the end of the page that begins here. Returns its length if it fits into memory and is whole.
+    ///
+    /// A page without an end ends where the next one begins. So the bytes after it are searched once, not once per page.
     fn page(&mut self, start: u64, line: u64) -> Result<std::result::Result<usize, Record>> {
-        let end = memchr::memmem::Finder::new(END);
-        let mut searched = 0_usize;
+        let mut searched = BEGIN.len();
         loop {
-            let from = searched.saturating_sub(END.len() - 1);
-            if let Some(at) = end.find(&self.bytes.ahead()[from..]) {
-                let length = from + at + END.len();
-                return if self.bytes.reserve(length) { Ok(Ok(length)) } else { self.pass_long(start, line).map(Err) };
+            let from = (searched + 1).saturating_sub(END.len()).max(BEGIN.len());
+            let mark = find_mark(&self.bytes.ahead()[from..]);
+            count_searched(mark.map_or(self.bytes.ahead().len() - from, Mark::offset));
+            match mark {
+                Some(Mark::End(at)) => {
+                    let length = from + at;
+                    let is_short = self.bytes.reserve(length);
+                    return if is_short { Ok(Ok(length)) } else { self.pass_long(start, line).map(Err) };
+                }
+                Some(Mark::Begin(at)) => {
+                    self.bytes.take(from + at);
+                    return Ok(Err(Record::rejected(RejectReason::BrokenRecord, start..self.bytes.offset(), line)));
+                }
+                None => {}
             }
             searched = self.bytes.ahead().len();
             if !self.bytes.reserve(searched) {
@@ -188,13 +228,6 @@ impl PieceReader for PageReader {
                 Ok(length) => length,
                 Err(record) => return Ok(Some(record)),
             };
-            // A page without an end: the next one begins within it.
-            let inner = memchr::memmem::find(&self.bytes.ahead()[BEGIN.len()..length], BEGIN);
-            if let Some(at) = inner {
-                self.bytes.take(BEGIN.len() + at);
-                let range = start..self.bytes.offset();
-                return Ok(Some(Record::rejected(RejectReason::BrokenRecord, range, line)));
-            }
             let record = self.record(&self.bytes.ahead()[..length], start..start + length as u64, line, spare);
             self.bytes.take(length);
             if record.is_some() {

@@ -1,5 +1,8 @@
 //! Headers of WARC records and of HTTP responses: `Name: value` lines up to a blank one.
 
+/// First bytes of every record, without the minor version.
+pub(super) const MARK: &[u8] = b"WARC/1.";
+
 /// Headers of a record.
 pub(super) struct Headers {
     /// Length with the blank line.
@@ -16,6 +19,32 @@ pub(super) fn end(bytes: &[u8]) -> Option<usize> {
             [b'\n', ..] => return Some(line_end + 2),
             [b'\r', b'\n', ..] => return Some(line_end + 3),
             _ => from = line_end + 1,
+        }
+    }
+}
+
+/// End of the headers of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderEnd {
+    /// Offset after the blank line.
+    Blank(usize),
+    /// Offset of a line that begins as another record does.
+    Record(usize),
+}
+
+impl HeaderEnd {
+    /// Returns the first end.
+    pub(super) fn find(bytes: &[u8]) -> Option<Self> {
+        memchr::memchr_iter(b'\n', bytes).find_map(|at| match &bytes[at + 1..] {
+            [b'\n', ..] => Some(Self::Blank(at + 2)),
+            [b'\r', b'\n', ..] => Some(Self::Blank(at + 3)),
+            rest => rest.starts_with(MARK).then_some(Self::Record(at + 1)),
+        })
+    }
+
+    pub(super) fn offset(self) -> usize {
+        match self {
+            Self::Blank(at) | Self::Record(at) => at,
         }
     }
 }

@@ -1,4 +1,5 @@
 use crate::corpus::AnyFormat;
+use crate::corpus::scanner::SEARCHED_BYTES;
 use crate::corpus::tests::{config, read};
 use crate::testing::{compressed, write_all};
 
@@ -54,6 +55,35 @@ fn records_of_members_are_documents_with_ids() {
     assert_eq!(ids, ["https://example.org/one", "https://example.org/two"]);
     cut.config.reading.id_field = Some("WARC-Record-ID".into());
     assert_eq!(read(&cut).expect("readable").1, [format!("missing_field@{name}:1"), format!("missing_field@{name}:9")]);
+}
+
+/// Records whose headers or lengths lead far ahead, to bytes that the records after them lead to as well.
+#[test]
+fn broken_records_are_searched_once() {
+    const RECORDS: usize = 20_000;
+    let far = RECORDS * 100;
+    let claim = |content: &str| format!("WARC/1.0\r\nContent-Length: {far}\r\n{content}\r\n\r\n");
+    let spaces = [claim("X: y").repeat(RECORDS), "\nWARC/1.0\n".to_owned() + &" ".repeat(2 * far) + "x\n"].concat();
+    let response = claim("WARC-Type: response\r\nContent-Type: application/http").repeat(RECORDS / 10);
+    for (name, bytes) in [
+        ("headers.warc", "WARC/1.0\n".repeat(RECORDS)),
+        ("colons.warc", "WARC/1.0: x\n".repeat(RECORDS)),
+        ("claims.warc", claim("X: y").repeat(RECORDS)),
+        ("spaces.warc", spaces),
+        ("responses.warc", response),
+    ] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let bytes = bytes + "\n" + &record("conversion", "text/plain", "last");
+        write_all(home.path(), &[(name, &bytes)]);
+        let before = SEARCHED_BYTES.get();
+        let mut cut = config(home.path(), AnyFormat::of_kind("warc").expect("known"), None);
+        cut.config.reading.max_document_bytes = 64 << 20;
+        let (texts, complaints) = read(&cut).expect("readable");
+        assert_eq!(texts, ["last"], "{name}");
+        assert!(complaints.len() >= RECORDS / 10, "{name}: {} broken records", complaints.len());
+        let searched = SEARCHED_BYTES.get() - before;
+        assert!((10_000..4 * bytes.len()).contains(&searched), "{name}: {searched} bytes of {}", bytes.len());
+    }
 }
 
 /// A response of more than the memory, of any type. Only text is a document that the user must allow to skip.

@@ -1,6 +1,8 @@
 use super::page::hidden_namespaces;
 use super::wikitext::to_plain;
+use super::{Mark, find_mark};
 use crate::corpus::AnyFormat;
+use crate::corpus::scanner::SEARCHED_BYTES;
 use crate::corpus::tests::{config, read};
 use crate::testing::{compressed, write_all};
 
@@ -104,6 +106,37 @@ fn hostile_markup_is_read_in_one_pass() {
         let text = part.repeat((1 << 20) / part.len());
         // A pass for each construct would take hours.
         assert!(plain(&text).len() <= text.len(), "{part}");
+    }
+}
+
+/// Each page has no end of its own, so a search for it would read all pages after it.
+#[test]
+fn pages_without_ends_are_searched_once() {
+    const PAGES: usize = 40_000;
+    let last = page("Last", 0, 1, "text");
+    let home = tempfile::tempdir().expect("a temporary folder");
+    for (name, end) in [("a.xml", last.as_str()), ("b.xml", "")] {
+        let bytes = ["<mediawiki>\n", &"<page>\n".repeat(PAGES), end, "</mediawiki>"].concat();
+        write_all(home.path(), &[(name, &bytes)]);
+        let before = SEARCHED_BYTES.get();
+        let cut = config(&home.path().join(name), AnyFormat::of_kind("wikipedia_xml").expect("known"), Some(1 << 30));
+        let (texts, complaints) = read(&cut).expect("readable");
+        assert_eq!((texts.len(), complaints.len()), (usize::from(!end.is_empty()), PAGES), "{name}");
+        let searched = SEARCHED_BYTES.get() - before;
+        assert!((PAGES..4 * bytes.len()).contains(&searched), "{searched} bytes of {}", bytes.len());
+    }
+}
+
+#[test]
+fn marks_of_pages_are_found_in_order() {
+    for (bytes, expected) in [
+        ("a<page>b</page>", Some(Mark::Begin(1))),
+        ("a</page><page>", Some(Mark::End(8))),
+        ("page>/page> <pages> <Page>", None),
+        ("<<page>", Some(Mark::Begin(1))),
+        ("<//page></page", None),
+    ] {
+        assert_eq!(find_mark(bytes.as_bytes()), expected, "{bytes}");
     }
 }
 
