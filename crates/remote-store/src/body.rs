@@ -3,11 +3,11 @@
 use std::io::{self, ErrorKind};
 
 /// Largest buffer that is reserved for an answer before its bytes arrive.
-const RESERVE_BYTES_MAX: u64 = 64 << 20;
+const MAX_RESERVE_BYTES: u64 = 64 << 20;
 
 /// Returns an empty buffer for an answer of `bytes` bytes.
 pub(crate) fn buffer(bytes: u64) -> Vec<u8> {
-    Vec::with_capacity(usize::try_from(bytes.min(RESERVE_BYTES_MAX)).unwrap_or_default())
+    Vec::with_capacity(usize::try_from(bytes.min(MAX_RESERVE_BYTES)).unwrap_or_default())
 }
 
 /// Checks that an answer of `expected` bytes is complete.

@@ -27,7 +27,7 @@ use crate::location::{BucketPlace, Service};
 
 /// Slowest upload that is progress, per second. A part of 8 MiB may so take 32 seconds longer than a request without a
 /// body.
-const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 256 << 10;
+const MIN_UPLOAD_BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// Client of one bucket.
 pub(crate) trait ObjectClient: ObjectStore + MultipartStore {}
@@ -75,7 +75,7 @@ impl Bucket {
 
     /// Returns the time limit of a request that sends `bytes` bytes.
     pub(crate) fn upload_limit(&self, bytes: usize) -> Duration {
-        self.stall_timeout + Duration::from_secs(bytes as u64 / UPLOAD_BYTES_PER_SECOND_MIN)
+        self.stall_timeout + Duration::from_secs(bytes as u64 / MIN_UPLOAD_BYTES_PER_SECOND)
     }
 
     pub(crate) fn path(&self, name: &str) -> io::Result<Path> {

@@ -21,7 +21,7 @@ use crate::web::client_builder;
 use crate::{client_settings, list_pages};
 
 /// Longest part of an error answer that is searched for a code.
-const BODY_BYTES_MAX: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// Address of the credential services of AWS, Azure and Google in their machines.
 const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
@@ -103,11 +103,11 @@ async fn usable_page(response: HttpResponse) -> Result<HttpResponse, HttpError> 
 async fn record_answer(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
     let is_small = parts.headers.get("content-length").and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    let body = if is_small.is_none_or(|length| length <= BODY_BYTES_MAX) { body.bytes().await? } else { Bytes::new() };
+    let body = if is_small.is_none_or(|length| length <= MAX_BODY_BYTES) { body.bytes().await? } else { Bytes::new() };
     let header = |name: &str| parts.headers.get(name).and_then(|code| code.to_str().ok()).map(str::to_owned);
     let code = match header("x-ms-error-code") {
         Some(code) => failure::checked_code(&code),
-        None => failure::code_in(&String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_MAX)])),
+        None => failure::code_in(&String::from_utf8_lossy(&body[..body.len().min(MAX_BODY_BYTES)])),
     };
     record(Failure::from_status(parts.status.as_u16(), code));
     Ok(HttpResponse::from_parts(parts, Bytes::new().into()))

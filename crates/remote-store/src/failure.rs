@@ -19,10 +19,10 @@ use std::time::Duration;
 use object_store::client::{HttpError, HttpErrorKind};
 
 /// Longest error code of a server that a message repeats.
-const CODE_CHARS_MAX: usize = 64;
+const MAX_CODE_CHARS: usize = 64;
 
 /// Longest text of another library that a message repeats.
-const SHOWN_CHARS_MAX: usize = 160;
+const MAX_SHOWN_CHARS: usize = 160;
 
 /// Failed request.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ fn innermost(mut error: &(dyn Error + 'static)) -> String {
     }
     // A parser of answers repeats them, whatever they are.
     let text = error.to_string();
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text,
     }
@@ -171,5 +171,5 @@ pub(crate) fn code_in(body: &str) -> String {
 /// Returns the code if it can be one; otherwise nothing, because it may be any text.
 pub(crate) fn checked_code(code: &str) -> String {
     let is_code_char = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
-    if code.len() <= CODE_CHARS_MAX && code.chars().all(is_code_char) { code.to_owned() } else { String::new() }
+    if code.len() <= MAX_CODE_CHARS && code.chars().all(is_code_char) { code.to_owned() } else { String::new() }
 }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::web::Web;
 
 /// Most pages of a list: ten million files at a thousand each.
-const PAGES_MAX: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 
 /// File list, complete or in progress.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ pub(crate) async fn read_tree(web: &Web, first: Url, mut tree: Tree) -> (Tree, R
             };
             page = next;
         }
-        if tree.pages == PAGES_MAX || page.origin() != origin {
+        if tree.pages == MAX_PAGES || page.origin() != origin {
             let message = "the file list has too many pages, or continues on another server";
             return (tree, Err(io::Error::new(ErrorKind::InvalidData, message).into()));
         }

@@ -18,7 +18,7 @@ use crate::options::{CONNECT_TIMEOUT, StoreOptions};
 use crate::web::install_cryptography;
 
 /// Shortest secret that is removed from messages. Shorter values are flags and names.
-const SECRET_CHARS_MIN: usize = 8;
+const MIN_SECRET_CHARS: usize = 8;
 
 /// Bucket and environment of a client.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +144,7 @@ fn without_secrets(error: &object_store::Error, options: &StoreOptions) -> Strin
 
 fn secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
     let values = store_variables(environment).map(|(_, value)| value.as_str());
-    values.filter(|value| value.len() >= SECRET_CHARS_MIN)
+    values.filter(|value| value.len() >= MIN_SECRET_CHARS)
 }
 
 /// Returns the variables that configure the services.

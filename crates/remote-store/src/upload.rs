@@ -25,9 +25,9 @@ use crate::runtime;
 /// Size of a part. S3 and R2 require at least 5 MiB, and R2 parts of equal size.
 const PART_BYTES: usize = 8 << 20;
 /// Most parts that a service accepts: 78 GiB of them.
-const PARTS_MAX: usize = 10_000;
+const MAX_PARTS: usize = 10_000;
 /// Parts that are sent at once.
-const SENDING_MAX: usize = 3;
+const MAX_SENDING: usize = 3;
 /// Longest wait for the abort of an unfinished upload.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -86,13 +86,13 @@ impl BucketUpload {
     /// Sends the buffer as the next part. After an error the buffer is unchanged.
     fn send_buffer(&mut self) -> io::Result<()> {
         let number = self.finished.len() + self.sending.len();
-        if number >= PARTS_MAX {
+        if number >= MAX_PARTS {
             let message =
-                format!("the object is larger than {PARTS_MAX} parts of {PART_BYTES} bytes; write smaller shards");
+                format!("the object is larger than {MAX_PARTS} parts of {PART_BYTES} bytes; write smaller shards");
             return Err(io::Error::new(ErrorKind::FileTooLarge, message));
         }
         let upload_id = self.begin()?;
-        while self.sending.len() >= SENDING_MAX {
+        while self.sending.len() >= MAX_SENDING {
             self.finish_part(&upload_id)?;
         }
         let bytes = Bytes::from(std::mem::take(&mut self.buffer));

@@ -22,9 +22,9 @@ use crate::body;
 use crate::failure::{self, Failure};
 use crate::options::{CONNECT_TIMEOUT, StoreOptions, USER_AGENT};
 
-const REDIRECTS_MAX: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 /// Longest answer that is kept as a whole for the client's own use, such as a page of a file list.
-const TEXT_BYTES_MAX: usize = 32 << 20;
+const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// Client of this process. All stores share its connections.
 static CLIENT: LazyLock<reqwest::Result<Client>> = LazyLock::new(|| {
@@ -77,7 +77,7 @@ impl Web {
     pub(crate) async fn send(&self, method: Method, url: Url, range: Option<Range<u64>>) -> Result<Answer, Failure> {
         let mut url = url;
         let mut first: Option<HeaderMap> = None;
-        for _ in 0..=REDIRECTS_MAX {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.send_once(method.clone(), url.clone(), range.as_ref()).await?;
             let first = first.get_or_insert_with(|| response.headers().clone());
             let status = response.status();
@@ -98,7 +98,7 @@ impl Web {
             }
             url = target;
         }
-        Err(io::Error::other(format!("the server redirects more than {REDIRECTS_MAX} times")).into())
+        Err(io::Error::other(format!("the server redirects more than {MAX_REDIRECTS} times")).into())
     }
 
     async fn send_once(&self, method: Method, url: Url, range: Option<&Range<u64>>) -> Result<Response, Failure> {
@@ -144,7 +144,7 @@ impl Web {
     pub(crate) async fn text(&self, url: Url) -> Result<(HeaderMap, Vec<u8>), Failure> {
         let answer = self.send(Method::GET, url, None).await?;
         let headers = answer.first.clone();
-        Ok((headers, self.body(answer, TEXT_BYTES_MAX).await?))
+        Ok((headers, self.body(answer, MAX_TEXT_BYTES).await?))
     }
 
     /// Reads a file with its metadata.

@@ -7,7 +7,7 @@ use crate::permutation::Permutation;
 use crate::rng::Key;
 
 /// Maximum pieces of a part: shards store the file of a sample as a number of 16 bits.
-const PIECES_MAX: usize = 1 << 16;
+const MAX_PIECES: usize = 1 << 16;
 
 /// Groups pieces into parts of about `part_bytes`, numbered from `first` on. `pieces` come with their weights.
 ///
@@ -28,7 +28,7 @@ pub fn group(mut pieces: Vec<(Piece, u64)>, part_bytes: u64, seed: u64, first: P
         if bytes.saturating_mul(2) >= part_bytes {
             groups.push(vec![(piece, bytes)]);
         } else if let Some(group) =
-            open.filter(|&group| filled + bytes <= part_bytes && groups[group].len() < PIECES_MAX)
+            open.filter(|&group| filled + bytes <= part_bytes && groups[group].len() < MAX_PIECES)
         {
             groups[group].push((piece, bytes));
             filled += bytes;

@@ -14,7 +14,7 @@ use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
 use crate::Result;
 
 /// Maximum bytes of the names of the columns.
-const HEADER_BYTES_MAX: usize = 1 << 20;
+const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Bytes of a field that the parser writes at a time.
 const OUTPUT_BYTES: usize = 4096;
@@ -83,7 +83,7 @@ impl RowScanner {
         let mut length = 0;
         self.read(|field, bytes| {
             length += bytes.len() + 1;
-            if length > HEADER_BYTES_MAX {
+            if length > MAX_HEADER_BYTES {
                 return;
             }
             names.resize(names.len().max(field + 1), Vec::new());

@@ -21,7 +21,7 @@ use crate::requests::request_all;
 use crate::{Error, Result};
 
 /// Minimum number of records before missing fields in all of them count as wrong field names.
-const RECORDS_MIN: u64 = 10;
+const MIN_RECORDS: u64 = 10;
 
 /// Corpus configuration: inputs, format and reading options of the `[prepare]` section.
 #[derive(Clone, Debug)]
@@ -179,7 +179,7 @@ impl Corpus {
         }
         let is_all = sorted.fit.len() + sorted.unfit.len() == self.files.len();
         // Added files, or a few records of a larger file, may all be invalid.
-        let is_enough = head.records >= RECORDS_MIN || (head.records > 0 && !head.is_cut);
+        let is_enough = head.records >= MIN_RECORDS || (head.records > 0 && !head.is_cut);
         if is_all && head.with_fields == 0 && is_enough {
             return Err(self.missing_fields_error(&head));
         }

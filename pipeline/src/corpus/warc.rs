@@ -41,7 +41,7 @@ use self::content::{Content, is_response};
 use self::headers::{HeaderEnd, Headers, MARK};
 
 /// Maximum bytes of the headers of a record.
-const HEADER_BYTES_MAX: usize = 1 << 16;
+const MAX_HEADER_BYTES: usize = 1 << 16;
 
 /// Bytes of a blank line with the line end before it: those at the end of a buffer are searched again with the next ones.
 const MAX_LINE_END_BYTES: usize = 3;
@@ -166,7 +166,7 @@ impl WarcReader {
     /// Returns the content of an HTTP response of `length` bytes, which begins `from` bytes ahead. Only its headers are
     /// read, so that it does not depend on the memory.
     fn response(&mut self, from: usize, length: u64) -> Result<Content> {
-        let most = usize::try_from(length).unwrap_or(usize::MAX).min(HEADER_BYTES_MAX);
+        let most = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_HEADER_BYTES);
         let mut searched = 0_usize;
         loop {
             let length = (self.bytes.ahead().len() - from).min(most);
@@ -196,7 +196,7 @@ impl WarcReader {
         }
         let mut searched = 0_usize;
         loop {
-            let length = self.bytes.ahead().len().min(HEADER_BYTES_MAX);
+            let length = self.bytes.ahead().len().min(MAX_HEADER_BYTES);
             // The line end before a mark may be at the end of the buffer.
             let start = searched.saturating_sub(MARK.len());
             let end = HeaderEnd::find(&self.bytes.ahead()[start..length]);
@@ -204,7 +204,7 @@ impl WarcReader {
             match end {
                 Some(HeaderEnd::Blank(end)) => return Ok(Headers::parse(&self.bytes.ahead()[..start + end])),
                 Some(HeaderEnd::Record(_)) => return Ok(None),
-                None if length == HEADER_BYTES_MAX || !self.bytes.more()? => return Ok(None),
+                None if length == MAX_HEADER_BYTES || !self.bytes.more()? => return Ok(None),
                 None => searched = length,
             }
         }

@@ -13,7 +13,7 @@ use crate::corpus::input_split::ReadOptions;
 use crate::corpus::inputs::InputFile;
 
 /// Maximum bytes of a footer.
-const FOOTER_BYTES_MAX: u64 = 256 << 20;
+const MAX_FOOTER_BYTES: u64 = 256 << 20;
 
 /// Byte ranges of the messages in a plain Arrow file.
 pub(super) struct FooterBlocks {
@@ -41,7 +41,7 @@ impl FooterBlocks {
         let tail = bytes(end..file.bytes)?;
         let length = tail.get(..4).and_then(|length| length.try_into().ok()).map(i32::from_le_bytes);
         let length = length.and_then(|length| u64::try_from(length).ok()).filter(|_| tail[4..] == *MAGIC);
-        let length = length.filter(|&length| length <= end - 8 && length <= FOOTER_BYTES_MAX).ok_or_else(no_footer)?;
+        let length = length.filter(|&length| length <= end - 8 && length <= MAX_FOOTER_BYTES).ok_or_else(no_footer)?;
         let footer = end - length;
         let blocks = Self::parse(&bytes(footer..end)?, footer);
         blocks.map(Some).ok_or_else(|| damaged(file, &"its footer names places that are not in the file"))

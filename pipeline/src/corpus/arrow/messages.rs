@@ -19,10 +19,10 @@ use crate::{Error, Result};
 pub(super) const MAGIC: &[u8] = b"ARROW1";
 
 /// Maximum bytes of the metadata of a message: of a schema of ten thousands of columns.
-const METADATA_BYTES_MAX: u32 = 64 << 20;
+const MAX_METADATA_BYTES: u32 = 64 << 20;
 
 /// Maximum words after the first bytes of a file that some writers fill with zeros.
-const PADDING_WORDS_MAX: u32 = 16;
+const MAX_PADDING_WORDS: u32 = 16;
 
 /// Message with its body.
 pub(super) struct Message {
@@ -125,7 +125,7 @@ impl Messages {
         }
         if ready.starts_with(MAGIC) {
             self.exactly(8)?;
-            self.padding = PADDING_WORDS_MAX;
+            self.padding = MAX_PADDING_WORDS;
             self.is_file = true;
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Messages {
             self.is_finished = true;
             return Ok(None);
         }
-        if length > METADATA_BYTES_MAX {
+        if length > MAX_METADATA_BYTES {
             return Err(damaged(&self.file, &"a message begins with other bytes than its length"));
         }
         self.exactly(u64::from(length)).map(Some)

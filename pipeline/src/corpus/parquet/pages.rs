@@ -11,10 +11,10 @@ use super::raw::Raw;
 
 /// Initial and maximum bytes read of a header: statistics may contain whole values.
 const HEAD_BYTES: u64 = 256;
-const HEAD_BYTES_MAX: u64 = 64 << 20;
+const MAX_HEAD_BYTES: u64 = 64 << 20;
 
 /// Maximum nesting depth of structs.
-const DEPTH_MAX: u32 = 16;
+const MAX_DEPTH: u32 = 16;
 
 /// Page sizes of a column chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ fn header(raw: &Raw, range: Range<u64>) -> io::Result<Header> {
         if let Some(header) = parse(&bytes) {
             return Ok(header);
         }
-        if length >= most.min(HEAD_BYTES_MAX) {
+        if length >= most.min(MAX_HEAD_BYTES) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a page without a header"));
         }
         length *= 4;
@@ -133,10 +133,10 @@ impl Compact<'_> {
             9 | 10 => {
                 let (head, length) = self.byte().map(|byte| (byte & 0xf, u64::from(byte >> 4)))?;
                 let length = if length == 15 { self.unsigned()? } else { length };
-                (depth < DEPTH_MAX && length <= self.0.len() as u64).then_some(())?;
+                (depth < MAX_DEPTH && length <= self.0.len() as u64).then_some(())?;
                 (0..length).try_for_each(|_| self.pass_value(head, depth + 1))
             }
-            12 if depth < DEPTH_MAX => self.pass_struct(depth + 1),
+            12 if depth < MAX_DEPTH => self.pass_struct(depth + 1),
             _ => None,
         }
     }

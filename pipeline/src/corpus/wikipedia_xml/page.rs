@@ -5,7 +5,7 @@ use quick_xml::events::{BytesRef, Event};
 use quick_xml::reader::Reader;
 
 /// Maximum depth of elements.
-const DEPTH_MAX: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Page of a wiki, with its last revision.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Page {
             match reader.read_event().ok()? {
                 Event::Start(start) => {
                     path.push(start.name().as_ref().to_owned());
-                    if path.len() > DEPTH_MAX {
+                    if path.len() > MAX_DEPTH {
                         return None;
                     }
                     // The field of an earlier revision is replaced.

@@ -33,8 +33,8 @@ const DROPPED_TAGS: [&str; 18] = [
 const LINE_TAGS: [&str; 12] = ["br", "p", "div", "li", "ul", "ol", "tr", "td", "dd", "dt", "hr", "blockquote"];
 
 /// Maximum bytes of a tag, of an entity, and of the name of a magic word.
-const TAG_BYTES_MAX: usize = 1000;
-const ENTITY_BYTES_MAX: usize = 32;
+const MAX_TAG_BYTES: usize = 1000;
+const MAX_ENTITY_BYTES: usize = 32;
 
 /// Appends the plain text. `hidden` has the lower-case prefixes of links that are dropped.
 pub(super) fn to_plain(wikitext: &str, hidden: &[String], text: &mut String) {
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
 
     fn entity(&mut self) -> bool {
         let rest = &self.rest()[1..];
-        let head = &rest[..rest.len().min(ENTITY_BYTES_MAX)];
+        let head = &rest[..rest.len().min(MAX_ENTITY_BYTES)];
         let Some(name) =
             head.iter().position(|&byte| byte == b';').and_then(|end| std::str::from_utf8(&head[..end]).ok())
         else {
@@ -228,7 +228,7 @@ impl<'a> Parser<'a> {
     /// Reads a word like `__NOTOC__`.
     fn magic_word(&mut self) -> bool {
         let rest = &self.rest()[2..];
-        let length = rest.iter().take(ENTITY_BYTES_MAX).take_while(|byte| byte.is_ascii_uppercase()).count();
+        let length = rest.iter().take(MAX_ENTITY_BYTES).take_while(|byte| byte.is_ascii_uppercase()).count();
         length > 0 && rest[length..].starts_with(b"__") && self.pass(length + 4)
     }
 
@@ -294,7 +294,7 @@ impl<'a> Parser<'a> {
             let end = memchr::memmem::find(self.rest(), b"-->");
             return self.pass(end.map_or(self.rest().len(), |end| end + 3));
         }
-        let head = &self.rest()[..self.rest().len().min(TAG_BYTES_MAX)];
+        let head = &self.rest()[..self.rest().len().min(MAX_TAG_BYTES)];
         let Some(end) = memchr::memchr(b'>', head) else { return false };
         let inner = &head[1..end];
         let (inner, is_closing) = inner.strip_prefix(b"/").map_or((inner, false), |inner| (inner, true));

@@ -1,7 +1,7 @@
 //! Nested constructs of wikitext that are open: templates, tables, links.
 
 /// Maximum depth of open constructs. Deeper ones are text.
-const DEPTH_MAX: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Kind of a construct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Frames(Vec<Frame>);
 impl Frames {
     /// Opens a construct. Returns false if there are too many.
     pub(super) fn push(&mut self, kind: Kind, before: usize, start: usize) -> bool {
-        if self.0.len() >= DEPTH_MAX {
+        if self.0.len() >= MAX_DEPTH {
             return false;
         }
         self.0.push(Frame { kind, before, start, pipe: None });
