@@ -153,6 +153,8 @@ pub struct Parsed {
     names: BTreeMap<&'static str, Vec<String>>,
     /// Keys whose values are not as written, because of a mistake in them.
     broken: Vec<String>,
+    /// Whether the format of `[prepare]` is written, or an extension tells it.
+    has_known_format: bool,
 }
 
 impl Parsed {
@@ -162,10 +164,10 @@ impl Parsed {
         let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source, mistakes);
         let mut config = read(&mut sections);
         let section::SectionsEnd { mistakes: problems, names, broken } = sections.finish();
-        corpus::follow(&mut config.prepare, &mut config.data, &source);
+        let has_known_format = corpus::follow(&mut config.prepare, &mut config.data, &source);
         corpus::follow_sources(&mut config.sources, &source);
         follow_budget(&mut config.training.train, &source);
-        Ok(Self { config, source, problems, names, broken })
+        Ok(Self { config, source, problems, names, broken, has_known_format })
     }
 
     /// Returns the configuration for a command that reads a corpus: that of `[prepare]`, or those of all sources
@@ -174,7 +176,8 @@ impl Parsed {
         self.read_sources_together();
         let prepare = &self.config.prepare;
         let named = prepare.missing().into_iter().filter(|missing| missing.key == "prepare.inputs");
-        let found = named.chain(prepare.problems()).chain(corpus::problems(prepare)).collect();
+        let found = named.chain(prepare.problems()).chain(corpus::input_problems(prepare));
+        let found = found.chain(corpus::folder_problems(prepare)).collect();
         self.report(found);
         self.into_config()
     }
@@ -195,8 +198,8 @@ impl Parsed {
     pub(crate) fn report(&mut self, found: Vec<Problem>) {
         for problem in found {
             let holds = |broken: &String| is_within(&problem.key, broken) || is_within(broken, &problem.key);
-            let follows = self.broken.iter().any(holds)
-                || problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
+            let follows =
+                self.broken.iter().any(holds) || problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
             if !follows {
                 let mistake = self.source.locate(problem);
                 self.add(mistake);

@@ -17,6 +17,7 @@ mod gpu_day;
 mod inputs;
 mod locks;
 mod memory;
+mod missing_inputs;
 mod mixtures;
 mod object_stores;
 mod observed_runs;

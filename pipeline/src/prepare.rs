@@ -30,6 +30,7 @@ mod part_list;
 mod part_pool;
 mod plan;
 mod pending_commit;
+mod planned_format;
 mod planned_inputs;
 mod progress;
 mod provisional_manifest;

@@ -5,6 +5,7 @@ use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
 use telemetry::otlp;
 
+use super::key_path::is_within;
 use super::sources::SourceConfig;
 use super::{Config, Mistakes, Parsed, corpus};
 
@@ -102,6 +103,28 @@ impl Config {
     }
 }
 
+/// Returns the problems of inputs that are mistakes of the configuration. If a preparation is planned with them, it opens
+/// them, if it needs them, and its error says that another try may help. An unknown format is then that of the plan.
+fn input_problems(prepare: &mut PrepareConfig, has_known_format: bool) -> Vec<Problem> {
+    let mut found = corpus::input_problems(prepare);
+    if found.is_empty() && has_known_format {
+        return found;
+    }
+    match prepare.planned_format() {
+        Ok(None) => {}
+        Ok(Some(format)) => {
+            if !has_known_format {
+                prepare.format = format;
+            }
+            // With a hint, there are files of another format.
+            found.retain(|problem| problem.hint.is_some());
+        }
+        // The preparation reports a folder that cannot be read.
+        Err(_) => found.clear(),
+    }
+    found
+}
+
 impl Parsed {
     /// If `[prepare]` has no inputs, sets them to those of all sources.
     pub(super) fn read_sources_together(&mut self) {
@@ -137,16 +160,29 @@ impl Parsed {
         self.report(self.config.serve.problems());
         self.report(self.config.alerts.problems());
         self.report(otlp::problem(self.config.run.otlp).into_iter().collect());
-        for corpus in &corpora {
+        for corpus in &mut corpora {
+            let has_known_format = self.has_known_format(corpus);
+            let of_inputs = input_problems(&mut corpus.prepare, has_known_format);
             let prepare = &corpus.prepare;
-            let missing = prepare.missing().into_iter().filter(|missing| {
-                // A missing folder of a source is reported with the key of the source.
-                corpus.source.is_none() || missing.key != "prepare.folder"
+            let missing = prepare.missing().into_iter().filter(|missing| match (&corpus.source, &*missing.key) {
+                // Reported with the key of the source.
+                (Some(_), "prepare.folder") => false,
+                // A source that could not be parsed may have inputs.
+                (None, "prepare.inputs") => !self.broken.iter().any(|key| is_within(key, "sources")),
+                _ => true,
             });
-            let found = missing.chain(prepare.problems()).chain(corpus::problems(prepare));
+            let found = missing.chain(prepare.problems()).chain(of_inputs).chain(corpus::folder_problems(prepare));
             let found = found.chain(corpus::tokenizer_problem(prepare)).map(|problem| corpus.named(problem));
             self.report(found.collect());
         }
         self.into_config().map(|_| corpora)
+    }
+
+    /// Whether the format of a corpus is written, or an extension tells it.
+    fn has_known_format(&self, corpus: &NamedCorpus) -> bool {
+        match corpus.source.as_ref().and_then(|name| self.config.sources.get(name)) {
+            Some(source) => source.format.is_some() || self.source.says("prepare.format"),
+            None => self.has_known_format,
+        }
     }
 }

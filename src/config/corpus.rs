@@ -1,7 +1,7 @@
 //! Checks of `[prepare]` against the files of the corpus, before any of them is read.
 //!
 //! Omitted keys are derived: the format from the file extensions, the data folder of a run from the prepared folder.
-//! Inputs that do not exist are mistakes of the configuration.
+//! Inputs that do not exist are mistakes of the configuration, until a preparation is planned with them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,16 +15,17 @@ use schemas::Problem;
 use super::source::ConfigSource;
 use super::sources::SourceConfig;
 
-/// Derives omitted keys from other keys.
-pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &ConfigSource) {
+/// Derives omitted keys from other keys. Returns whether the format is known: it is written, or an extension tells it.
+pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &ConfigSource) -> bool {
     if !source.says("data.folder") && !prepare.folder.as_os_str().is_empty() {
         data.folder.clone_from(&prepare.folder);
     }
-    if !source.says("prepare.format")
-        && let Some(format) = FileExtensions::detect(&prepare.inputs).format()
-    {
-        prepare.format = format;
+    if source.says("prepare.format") {
+        return true;
     }
+    let Some(format) = FileExtensions::detect(&prepare.inputs).format() else { return false };
+    prepare.format = format;
+    true
 }
 
 /// Derives omitted formats.
@@ -37,9 +38,14 @@ pub(super) fn follow_sources(sources: &mut BTreeMap<String, SourceConfig>, sourc
     }
 }
 
-/// Returns problems of inputs that do not exist or have no file of the format, and of a folder that is a file.
-pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
+/// Returns problems of inputs that do not exist or have no file of the format.
+pub(super) fn input_problems(config: &PrepareConfig) -> Vec<Problem> {
     let named = config.inputs.iter().filter(|input| !input.is_empty());
+    named.filter_map(|input| problem(input, config)).collect()
+}
+
+/// Returns problems of a folder that is a file or that holds an input.
+pub(super) fn folder_problems(config: &PrepareConfig) -> Vec<Problem> {
     let taken = output_folder_problem("prepare.folder", &config.folder);
     let inside = config.inputs.iter().find(|input| is_within(input, &config.folder)).map(|input| {
         let message = format!(
@@ -48,7 +54,7 @@ pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
         );
         Problem::new("prepare.folder", message).hint("name another folder")
     });
-    named.filter_map(|input| problem(input, config)).chain(taken).chain(inside).collect()
+    taken.into_iter().chain(inside).collect()
 }
 
 /// Whether an input is a folder or something below it.
@@ -196,7 +202,7 @@ mod tests {
         let is_refused = |input: &str, folder: &str| {
             let config =
                 PrepareConfig { inputs: vec![input.to_owned()], folder: folder.into(), ..PrepareConfig::default() };
-            let message = problems(&config).iter().map(ToString::to_string).collect::<String>();
+            let message = folder_problems(&config).iter().map(ToString::to_string).collect::<String>();
             message.contains("it holds the input")
         };
         for (input, folder) in [("in", "in"), ("in/", "in"), ("in/a.txt", "in/"), ("in/**/*.txt", "in")] {
@@ -212,7 +218,7 @@ mod tests {
         let home = home(&["jsonl/a.jsonl.zst", "jsonl/b.jsonl", "none/a.bin", "text/a.txt", "loud/A.TXT"]);
         let problem_of = |input: &str| {
             let inputs = vec![input.to_owned()];
-            let found = problems(&PrepareConfig { inputs, ..PrepareConfig::default() });
+            let found = input_problems(&PrepareConfig { inputs, ..PrepareConfig::default() });
             found.first().map(ToString::to_string).unwrap_or_default()
         };
         let below = |name: &str| problem_of(&home.path().join(name).display().to_string());

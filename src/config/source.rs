@@ -98,7 +98,9 @@ impl ConfigSource {
         let table = parse(file, text)?;
         let mut places = Vec::new();
         collect_places(&table, "", &mut places);
-        places.iter().for_each(|place| forget_elements(&mut self.places, &place.path));
+        for place in &places {
+            forget_elements(&mut self.places, &place.path);
+        }
         let lines = LineStarts::new(text);
         for KeyPlace { path, offset, is_table } in places {
             if is_table {
@@ -289,18 +291,18 @@ struct KeyPlace {
 fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<KeyPlace>) {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
-        collect_value(value.get_ref(), path, key.span().start, places);
+        collect_value(value.get_ref(), &path, key.span().start, places);
     }
 }
 
 /// Collects the places of a value and of all values in it.
-fn collect_value(value: &DeValue<'_>, path: String, offset: usize, places: &mut Vec<KeyPlace>) {
-    places.push(KeyPlace { path: path.clone(), offset, is_table: value.is_table() });
+fn collect_value(value: &DeValue<'_>, path: &str, offset: usize, places: &mut Vec<KeyPlace>) {
+    places.push(KeyPlace { path: path.to_owned(), offset, is_table: value.is_table() });
     match value {
-        DeValue::Table(table) => collect_places(table, &path, places),
+        DeValue::Table(table) => collect_places(table, path, places),
         DeValue::Array(list) => {
             for (index, element) in list.iter().enumerate() {
-                collect_value(element.get_ref(), format!("{path}[{index}]"), element.span().start, places);
+                collect_value(element.get_ref(), &format!("{path}[{index}]"), element.span().start, places);
             }
         }
         _ => {}

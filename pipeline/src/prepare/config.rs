@@ -307,6 +307,11 @@ impl Settings {
         self.0.get("valid_fraction").and_then(Value::as_f64)
     }
 
+    /// Format of the corpus. `None` for a format that this program does not know.
+    pub(super) fn format(&self) -> Option<AnyFormat> {
+        self.0.get("format").and_then(Value::as_str).and_then(AnyFormat::of_kind)
+    }
+
     /// Size of parts, in bytes.
     pub(super) fn part_bytes(&self) -> Option<u64> {
         self.0.get("part_bytes").and_then(Value::as_u64)
