@@ -1,8 +1,5 @@
 //! Preparations and trainings on object stores, against servers on the loopback interface.
 
-#[path = "../crates/remote-store/tests/servers/mod.rs"]
-mod servers;
-
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,13 +9,12 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
-use remote_store::open_with;
+use remote_store::{StoreOptions, open_with};
 use store::{Holder, LeaseConfig, Lock};
+use testkit::servers::azure;
+use testkit::servers::http::{Request, Response, serve};
+use testkit::servers::s3::{self, S3};
 use testkit::{Home, Outcome, Running, files};
-
-use self::servers::http::{Request, Response, serve};
-use self::servers::s3::S3;
-use self::servers::{azure, options};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -35,7 +31,7 @@ fn variables<const N: usize>(pairs: [(&str, String); N]) -> Variables {
 }
 
 fn s3_variables(server: &S3) -> Variables {
-    options(&server.address).environment
+    s3::environment(&server.address)
 }
 
 fn with_variables(mut command: Command, variables: &Variables) -> Command {
@@ -256,7 +252,7 @@ fn parts_are_leased_on_a_store() {
     let parts = expected.keys().filter(|name| name.starts_with("parts/")).count();
     assert!(parts >= 4, "{parts} parts");
 
-    let store = open_with("s3://bucket/data", &options(&server.address)).expect("opened");
+    let store = open_with("s3://bucket/data", &StoreOptions::new(s3_variables(&server))).expect("opened");
     let heartbeat_interval = Duration::from_millis(50);
     let terms = LeaseConfig { heartbeat_interval, takeover_delay: Duration::from_secs(60) };
     let alive = Lock::acquire(&store, "leases/part-00001", Holder::this_process(), terms).expect("free");

@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::servers::options;
-use crate::servers::s3::DATE;
+use crate::options::options;
+use testkit::servers::s3::DATE;
 
 /// Certificate that signed that of the server. No system trusts it.
 const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\n\

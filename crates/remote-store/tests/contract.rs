@@ -8,9 +8,9 @@ use remote_store::{open, open_with};
 use store::draws;
 use testkit::check_contract;
 
-use crate::servers::http::Delivery;
-use crate::servers::options;
-use crate::servers::s3::{Fault, S3};
+use crate::options::options;
+use testkit::servers::http::Delivery;
+use testkit::servers::s3::{Fault, S3};
 
 /// URL of an empty prefix on a real server; `make test-stores` sets it.
 const PLACE: &str = "CLOZE_TEST_STORE";

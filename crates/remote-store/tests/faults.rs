@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use remote_store::{StoreOptions, open_with};
 use store::{Created, Holder, LeaseConfig, Lock, LockError, Replaced, Store};
 
-use crate::servers::http::Delivery;
-use crate::servers::options;
-use crate::servers::s3::{Fault, S3};
+use crate::options::options;
+use testkit::servers::http::Delivery;
+use testkit::servers::s3::{Fault, S3};
 
 fn opened(server: &S3) -> Store {
     open_with("s3://bucket/runs", &options(&server.address)).expect("opened")

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use remote_store::{StoreOptions, open_with};
 
-use crate::servers::http::{Request, Response, serve};
-use crate::servers::options;
+use crate::options::options;
+use testkit::servers::http::{Request, Response, serve};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const LARGE: &[u8] = b"the content of a large file";

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use remote_store::open_with;
 
-use crate::servers::options;
-use crate::servers::s3::S3;
+use crate::options::options;
+use testkit::servers::s3::S3;
 
 /// Writer of log records into memory.
 #[derive(Clone, Default)]

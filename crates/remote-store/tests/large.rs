@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use remote_store::open_with;
 use store::Store;
 
-use crate::servers::http::Delivery;
-use crate::servers::options;
-use crate::servers::s3::{Fault, S3};
+use crate::options::options;
+use testkit::servers::http::Delivery;
+use testkit::servers::s3::{Fault, S3};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -86,7 +86,7 @@ fn a_lost_answer_to_the_completion_is_no_error() {
     let content = content(9 * MEBIBYTE);
     let stat = store.put("x", &content).expect("put");
     assert_eq!(store.head("x").expect("answered").expect("there").version, stat.version);
-    let completions = |state: &crate::servers::s3::State| {
+    let completions = |state: &testkit::servers::s3::State| {
         state.requests.iter().filter(|request| request.starts_with("POST") && request.contains("uploadId")).count()
     };
     assert_eq!(completions(&server.state()), 2);

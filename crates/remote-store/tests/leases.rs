@@ -6,8 +6,8 @@ use std::time::Duration;
 use remote_store::open_with;
 use store::{Holder, LeaseConfig, Lock, Store};
 
-use crate::servers::options;
-use crate::servers::s3::S3;
+use crate::options::options;
+use testkit::servers::s3::S3;
 
 /// No heartbeat is due in a test.
 const SLOW: LeaseConfig =

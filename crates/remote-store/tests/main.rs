@@ -10,6 +10,6 @@ mod keys;
 mod large;
 mod leases;
 mod locations;
+mod options;
 mod secrets;
-mod servers;
 mod web;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use remote_store::{StoreOptions, open_with};
 
-use crate::servers::http::{Response, serve};
+use testkit::servers::http::{Response, serve};
 
 /// Writer of log records into memory.
 #[derive(Clone, Default)]

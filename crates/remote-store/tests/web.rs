@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use remote_store::open_with;
 
-use crate::servers::http::{Request, Response, serve};
-use crate::servers::options;
-use crate::servers::s3::DATE;
+use crate::options::options;
+use testkit::servers::http::{Request, Response, serve};
+use testkit::servers::s3::DATE;
 
 const CONTENT: &[u8] = b"0123456789";
 

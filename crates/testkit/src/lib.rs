@@ -11,6 +11,7 @@
 //! | [`crash_after()`] | store that fails after a number of changes |
 //! | [`check_contract()`] | contract of every storage backend |
 //! | [`corpus`] | generated documents |
+//! | [`servers`] | servers of HTTP, S3 and Azure in memory, with faults |
 //! | [`tree`] | source files of this repository |
 
 pub mod corpus;
@@ -20,6 +21,7 @@ mod home;
 mod outcome;
 mod running;
 mod runs;
+pub mod servers;
 mod skip;
 mod store_contract;
 pub mod tree;

@@ -3,55 +3,82 @@
 //! A version derives from the content, as on the real service.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::http::{self, Delivery, Request, Response, decoded};
 
-pub(crate) const DATE: &str = "Sat, 28 Nov 2026 06:00:00 GMT";
+/// Time of the last write of every object.
+pub const DATE: &str = "Sat, 28 Nov 2026 06:00:00 GMT";
 const BUCKET: &str = "/bucket";
 
 /// Fault of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Answer with this status, without an effect.
     Status(u16),
     /// The request has its effect; its answer is delivered so.
     Deliver(Delivery),
 }
 
+/// Secret key of the tests. No output may contain it.
+const SECRET: &str = "planted-secret-key";
+
+/// Returns the environment of a program that uses the server at that address.
+pub fn environment(address: &str) -> BTreeMap<String, String> {
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", "planted-access-key"),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_SESSION_TOKEN", "planted-session-token"),
+        ("AWS_ENDPOINT_URL", &format!("http://{address}")),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
 type Faults = dyn FnMut(&Request) -> Option<Fault> + Send;
 
 /// Server. Clones share the state.
 #[derive(Clone)]
-pub(crate) struct S3 {
+pub struct S3 {
     state: Arc<Mutex<State>>,
-    pub(crate) address: String,
+    /// Address of the server, without a scheme.
+    pub address: String,
 }
 
-pub(crate) struct State {
-    pub(crate) objects: BTreeMap<String, Vec<u8>>,
-    pub(crate) uploads: BTreeMap<String, Upload>,
+/// Objects and requests of a server.
+pub struct State {
+    /// Objects, by key.
+    pub objects: BTreeMap<String, Vec<u8>>,
+    /// Unfinished uploads, by id.
+    pub uploads: BTreeMap<String, Upload>,
     /// Uploads that were begun.
     begun: usize,
-    pub(crate) requests: Vec<String>,
-    pub(crate) page: usize,
+    /// Requests in the order of their arrival: method, path and query.
+    pub requests: Vec<String>,
+    /// Most objects of a page of a list.
+    pub page: usize,
     faults: Box<Faults>,
 }
 
+/// Unfinished upload.
 #[derive(Default)]
-pub(crate) struct Upload {
+pub struct Upload {
     key: String,
-    pub(crate) parts: BTreeMap<usize, Vec<u8>>,
+    /// Parts, by number.
+    pub parts: BTreeMap<usize, Vec<u8>>,
 }
 
 impl S3 {
-    pub(crate) fn start() -> Self {
+    /// Starts a server without objects.
+    pub fn start() -> Self {
         Self::start_with(|_| ())
     }
 
     /// Starts a server that calls a function before it answers a request. The function may wait, because requests of
     /// other connections are answered meanwhile.
-    pub(crate) fn start_with(before: impl Fn(&Request) + Send + Sync + 'static) -> Self {
+    pub fn start_with(before: impl Fn(&Request) + Send + Sync + 'static) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             uploads: BTreeMap::new(),
@@ -69,11 +96,13 @@ impl S3 {
         Self { state, address }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the state. Requests wait meanwhile.
+    pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic")
     }
 
-    pub(crate) fn set_faults(&self, faults: impl FnMut(&Request) -> Option<Fault> + Send + 'static) {
+    /// Sets the function that chooses the fault of each request.
+    pub fn set_faults(&self, faults: impl FnMut(&Request) -> Option<Fault> + Send + 'static) {
         self.state().faults = Box::new(faults);
     }
 }
@@ -175,10 +204,11 @@ impl State {
         page.truncate(self.page);
         let mut body = format!("<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>");
         if is_truncated {
-            body += &format!("<NextContinuationToken>{}</NextContinuationToken>", escaped(page[self.page - 1].0));
+            let _ = write!(body, "<NextContinuationToken>{}</NextContinuationToken>", escaped(page[self.page - 1].0));
         }
         for (key, content) in page {
-            body += &format!(
+            let _ = write!(
+                body,
                 "<Contents><Key>{}</Key><Size>{}</Size><ETag>{}</ETag>\
                  <LastModified>2026-11-28T06:00:00.000Z</LastModified></Contents>",
                 escaped(key),

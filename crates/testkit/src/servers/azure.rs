@@ -8,7 +8,7 @@ use super::s3::{DATE, e_tag};
 const CONTAINER: &str = "/container";
 
 /// Starts a server with these blobs. Returns its address.
-pub(crate) fn serve(blobs: BTreeMap<String, Vec<u8>>) -> String {
+pub fn serve(blobs: BTreeMap<String, Vec<u8>>) -> String {
     http::serve(move |request| {
         let key = decoded(request.path.strip_prefix(CONTAINER).expect("the container").trim_start_matches('/'));
         if key.is_empty() {

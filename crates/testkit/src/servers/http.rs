@@ -1,5 +1,6 @@
 //! Small HTTP server whose answers can be cut, delayed or lost.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -7,38 +8,42 @@ use std::thread;
 
 /// Request with its body.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) method: String,
+pub struct Request {
+    /// `GET` and the like.
+    pub method: String,
     /// Percent-encoded path without the query.
-    pub(crate) path: String,
-    pub(crate) query: String,
+    pub path: String,
+    /// Encoded query, without `?`.
+    pub query: String,
     /// Names in lower case.
     headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    /// Whole body.
+    pub body: Vec<u8>,
     /// Port of the client, which tells its connections apart.
-    pub(crate) client_port: u16,
+    pub client_port: u16,
 }
 
 impl Request {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// Value of a header, whose name is in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// Value of a parameter of the query, decoded.
-    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+    pub fn parameter(&self, name: &str) -> Option<String> {
         let mut parameters = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         parameters.find(|(known, _)| *known == name).map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
     /// First and last byte of the range that was asked for.
-    pub(crate) fn range(&self) -> Option<(usize, usize)> {
+    pub fn range(&self) -> Option<(usize, usize)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().expect("a number"), last.parse().expect("a number")))
     }
 }
 
 /// Decodes `%20` and the like.
-pub(crate) fn decoded(text: &str) -> String {
+pub fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().expect("one part at least").as_bytes().to_vec();
     for part in parts {
@@ -51,7 +56,8 @@ pub(crate) fn decoded(text: &str) -> String {
 
 /// Delivery of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
+pub enum Delivery {
+    /// All bytes arrive.
     Whole,
     /// The connection closes after that many bytes of the body.
     Cut(usize),
@@ -61,26 +67,34 @@ pub(crate) enum Delivery {
     Lost,
 }
 
+/// Answer to a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) delivery: Delivery,
+pub struct Response {
+    /// Status, such as 200.
+    pub status: u16,
+    /// Headers, except the length of the body.
+    pub headers: Vec<(String, String)>,
+    /// Whole body.
+    pub body: Vec<u8>,
+    /// Delivery of the answer.
+    pub delivery: Delivery,
 }
 
 impl Response {
-    pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    /// Creates an answer without headers.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, headers: Vec::new(), body: body.into(), delivery: Delivery::Whole }
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+    /// Returns the answer with one more header.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
     /// Whole content, or the range of it that was asked for.
-    pub(crate) fn of_content(request: &Request, content: &[u8]) -> Self {
+    pub fn of_content(request: &Request, content: &[u8]) -> Self {
         match request.range() {
             None => Self::new(200, content),
             Some((first, _)) if first >= content.len() => Self::new(416, ""),
@@ -96,7 +110,7 @@ impl Response {
 type Handler = dyn Fn(&Request) -> Response + Send + Sync;
 
 /// Starts a server; returns its address. It ends with the process.
-pub(crate) fn serve(handler: impl Fn(&Request) -> Response + Send + Sync + 'static) -> String {
+pub fn serve(handler: impl Fn(&Request) -> Response + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
     let handler: Arc<Handler> = Arc::new(handler);
@@ -158,10 +172,10 @@ fn send(stream: &mut TcpStream, request: &Request, response: &Response) -> bool 
     let mut head = format!("HTTP/1.1 {} X\r\n", response.status);
     // The answer to HEAD tells the length of the body that it leaves out.
     if response.status != 204 {
-        head += &format!("content-length: {}\r\n", response.body.len());
+        let _ = write!(head, "content-length: {}\r\n", response.body.len());
     }
     for (name, value) in &response.headers {
-        head += &format!("{name}: {value}\r\n");
+        let _ = write!(head, "{name}: {value}\r\n");
     }
     head += "\r\n";
     let body = if request.method == "HEAD" { &[] } else { &*response.body };
