@@ -59,10 +59,10 @@ fn main() {
         signatures.exact.push(signature.exact);
         signatures.bands.extend_from_slice(signature.bands);
     }
-    let plan = FoldPlan { documents, settled: 0, bands: near.bands, max_bytes: 1 << 30 };
+    let plan = FoldPlan { documents, settled: 0, bands: near.bands, max_bytes: 1 << 30, keeps_partners: false };
     let seconds = best(|| fold(&plan, &mut signatures));
     let Ok(verdicts) = fold(&plan, &mut signatures);
-    let memory = FoldMemory::new(u64::from(documents), plan.max_bytes);
+    let memory = FoldMemory::new(u64::from(documents), plan.max_bytes, false);
     println!(
         "verdicts: {} exact and {} near duplicates, {seconds:.2} s ({:.2} s per million documents), {:.1} MB of memory ({:.1} per million)",
         verdicts.exact.count(),

@@ -9,55 +9,7 @@
 
 use crate::bit_set::BitSet;
 use crate::clusters::Clusters;
-
-/// Bytes of a document in the clusters and the set of exact duplicates.
-const CLUSTER_BYTES_PER_1000: u64 = 4_000 + 250;
-
-/// Bytes of a document while the exact hashes, the largest column, are sorted: 128 bits and its number.
-const ENTRY_BYTES: u64 = 20;
-
-/// Entries above the share of a pass, since hashes are spread unevenly: 1/16 of the share and this number.
-const SPARE_ENTRIES: u64 = 1024;
-
-/// Memory of a fold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoldMemory {
-    /// Bytes for clusters and verdicts, which grow with the documents.
-    pub clusters: u64,
-    /// Bytes for hashes that are sorted at a time.
-    pub entries: u64,
-    /// Number of times that each column is read.
-    pub passes: u32,
-}
-
-impl FoldMemory {
-    /// Computes the memory for that number of documents, of which at most `max_bytes` are for hashes.
-    pub fn new(documents: u64, max_bytes: u64) -> Self {
-        let all = documents.saturating_mul(ENTRY_BYTES);
-        let (passes, entries) = if all <= max_bytes {
-            (1, documents)
-        } else {
-            let passes = all.saturating_add(all / 16).div_ceil(max_bytes.max(1)).next_power_of_two().clamp(2, 1 << 16);
-            let share = documents.div_ceil(passes);
-            (passes, share + share / 16 + SPARE_ENTRIES)
-        };
-        Self {
-            clusters: documents.saturating_mul(CLUSTER_BYTES_PER_1000) / 1000,
-            entries: entries.saturating_mul(ENTRY_BYTES),
-            passes: u32::try_from(passes).expect("at most 2^16"),
-        }
-    }
-
-    /// Returns the number of entries that are sorted at a time.
-    fn capacity(&self) -> usize {
-        usize::try_from(self.entries / ENTRY_BYTES).expect("it fits into memory")
-    }
-
-    /// Returns the sum of both.
-    pub fn bytes(&self) -> u64 {
-        self.clusters + self.entries
-    }
-}
+use crate::fold_memory::FoldMemory;
 
 /// Size of a fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +22,8 @@ pub struct FoldPlan {
     pub bands: usize,
     /// Bytes for hashes that are sorted at a time.
     pub max_bytes: u64,
+    /// Whether the verdicts name partners.
+    pub keeps_partners: bool,
 }
 
 /// Source of the signatures, one column at a time, in any order of documents.
@@ -91,6 +45,19 @@ pub struct Verdicts {
     pub exact: BitSet,
     /// Other documents that are in a cluster with a lower number.
     pub near: BitSet,
+    /// Partner of each document. Empty unless partners are kept.
+    partners: Vec<u32>,
+}
+
+impl Verdicts {
+    /// Returns the partner of a document: of an exact duplicate, the first document with the same normalized text;
+    /// otherwise the first one of its cluster, which stays.
+    ///
+    /// # Panics
+    /// If partners were not kept.
+    pub fn partner(&self, document: u32) -> u32 {
+        self.partners[document as usize]
+    }
 }
 
 /// Decides which documents are removed. Documents that `columns` does not name, and hashes of 0, equal nothing.
@@ -99,17 +66,21 @@ pub struct Verdicts {
 /// The first error of reading.
 pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C::Error> {
     let mut clusters = Clusters::new(plan.documents);
-    let memory = FoldMemory::new(u64::from(plan.documents), plan.max_bytes);
+    let memory = FoldMemory::new(u64::from(plan.documents), plan.max_bytes, plan.keeps_partners);
     let mut entries = Vec::with_capacity(memory.capacity());
     join_column(memory.passes, &mut entries, &mut clusters, |visit| {
         columns.exact(&mut |document, hash| visit(document, words_128(hash)))
     })?;
     drop(entries);
-    let mut verdicts = Verdicts { exact: BitSet::new(plan.documents), near: BitSet::new(plan.documents) };
+    let empty = || BitSet::new(plan.documents);
+    let mut verdicts = Verdicts { exact: empty(), near: empty(), partners: Vec::new() };
     for document in plan.settled..plan.documents {
         if clusters.root(document) != document {
             verdicts.exact.insert(document);
         }
+    }
+    if plan.keeps_partners {
+        verdicts.partners = (0..plan.documents).map(|document| clusters.root(document)).collect();
     }
     let mut entries = Vec::with_capacity(memory.capacity());
     for band in 0..plan.bands {
@@ -120,6 +91,11 @@ pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C:
     for document in plan.settled..plan.documents {
         if clusters.root(document) != document && !verdicts.exact.contains(document) {
             verdicts.near.insert(document);
+        }
+    }
+    for (document, partner) in (0..).zip(&mut verdicts.partners) {
+        if !verdicts.exact.contains(document) {
+            *partner = clusters.root(document);
         }
     }
     Ok(verdicts)
@@ -203,8 +179,15 @@ mod tests {
 
     fn verdicts(memory: &Memory, settled: u32, max_bytes: u64) -> (Vec<u32>, Vec<u32>) {
         let documents = memory.0.iter().map(|(document, ..)| document + 1).max().unwrap_or(0);
-        let plan = FoldPlan { documents, settled, bands: 2, max_bytes };
+        let mut plan = FoldPlan { documents, settled, bands: 2, max_bytes, keeps_partners: false };
         let Ok(found) = fold(&plan, &mut memory.clone());
+        plan.keeps_partners = true;
+        let Ok(named) = fold(&plan, &mut memory.clone());
+        assert_eq!((&named.exact, &named.near), (&found.exact, &found.near));
+        for document in (0..documents).filter(|&document| found.near.contains(document)) {
+            let partner = named.partner(document);
+            assert!(partner < document && !found.exact.contains(partner) && !found.near.contains(partner));
+        }
         let members = |set: &BitSet| (0..documents).filter(|&document| set.contains(document)).collect();
         (members(&found.exact), members(&found.near))
     }
@@ -233,18 +216,20 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_more_passes() {
-        let million = FoldMemory::new(1_000_000, 1 << 30);
-        assert_eq!((million.clusters, million.entries, million.passes), (4_250_000, 20_000_000, 1));
-        let billion = FoldMemory::new(1_000_000_000, 1 << 30);
-        assert_eq!(billion.passes, 32);
-        assert!(billion.entries <= 1 << 30);
+    fn partners_of_exact_duplicates_have_the_same_text() {
+        let row = |document, exact: u64, a| (document, u128::from(exact), vec![a, 0]);
+        let rows = [row(0, 10, 1), row(1, 11, 1), row(2, 11, 1), row(3, 12, 2), row(4, 11, 1), row(5, 13, 1)];
+        let plan = FoldPlan { documents: 6, settled: 0, bands: 2, max_bytes: 1, keeps_partners: true };
+        let Ok(found) = fold(&plan, &mut Memory(rows.to_vec()));
+        // 1 is near 0. The words of 2 and 4 are those of 1, which is removed itself.
+        assert_eq!((0..6).map(|document| found.partner(document)).collect::<Vec<_>>(), [0, 0, 1, 3, 1, 0]);
+        assert_eq!((found.exact.count(), found.near.count()), (2, 2));
     }
 
     #[test]
     fn equal_hashes_stay_within_the_memory() {
         let one_hash = Memory((0..100_000).map(|document| (document, 1_u128 << 127, vec![0, 0])).collect());
-        let memory = FoldMemory::new(100_000, 200_000);
+        let memory = FoldMemory::new(100_000, 200_000, false);
         assert_eq!((memory.passes, memory.capacity()), (16, 6250 + 390 + 1024));
         let mut entries = Vec::with_capacity(memory.capacity());
         let mut clusters = Clusters::new(100_000);

@@ -9,16 +9,20 @@
 mod bit_set;
 mod clusters;
 mod fold;
+mod fold_memory;
 mod minhash;
 mod normalize;
 mod permute;
 mod runs;
 mod signature;
+mod similarity;
 mod word_hash;
 
 pub use bit_set::BitSet;
-pub use fold::{Columns, FoldMemory, FoldPlan, Verdicts, fold};
+pub use fold::{Columns, FoldPlan, Verdicts, fold};
+pub use fold_memory::FoldMemory;
 pub use minhash::NearOptions;
 pub use normalize::{Normalized, Normalizer};
 pub use runs::{RunIndex, RunIndexBuilder, SharedRun};
 pub use signature::{Signature, Signer};
+pub use similarity::count_equal_bands;

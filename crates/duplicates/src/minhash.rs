@@ -37,6 +37,13 @@ impl NearOptions {
         1.0 - (1.0 - similarity.powi(power(self.rows))).powi(power(self.bands))
     }
 
+    /// Estimates the Jaccard similarity of two documents with that number of equal bands: `(equal / bands)^(1 / rows)`,
+    /// the maximum-likelihood estimate. Rounded to three decimals, so that it is the same on every processor.
+    pub fn similarity(&self, equal_bands: u32) -> f64 {
+        let share = f64::from(equal_bands) / self.bands as f64;
+        (share.powf(1.0 / self.rows as f64) * 1000.0).round() / 1000.0
+    }
+
     /// Returns the similarity at which half of the pairs share a band.
     pub fn half_similarity(&self) -> f64 {
         (1.0 - 0.5_f64.powf(1.0 / self.bands as f64)).powf(1.0 / self.rows as f64)
@@ -159,6 +166,13 @@ mod tests {
         let half = options.half_similarity();
         assert!((options.probability(half) - 0.5).abs() < 1e-9);
         assert!((0.68..0.69).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn similarity_follows_from_the_equal_bands() {
+        let options = NearOptions::default();
+        let found = [0, 1, 7, 13, 14].map(|equal| format!("{}", options.similarity(equal)));
+        assert_eq!(found, ["0", "0.719", "0.917", "0.991", "1"]);
     }
 
     #[test]

@@ -87,7 +87,8 @@ fn check_recall(options: NearOptions, words: usize, rate: f64, seed: u64) {
         spread += found * (1.0 - found);
         texts.extend([original, copy]);
     }
-    let plan = FoldPlan { documents: 2 * PAIRS, settled: 0, bands: options.bands, max_bytes: 1 << 20 };
+    let plan =
+        FoldPlan { documents: 2 * PAIRS, settled: 0, bands: options.bands, max_bytes: 1 << 20, keeps_partners: false };
     let Ok(verdicts) = fold(&plan, &mut Corpus::sign(&texts, options));
     let found = (0..PAIRS).filter(|pair| verdicts.near.contains(2 * pair + 1) || verdicts.exact.contains(2 * pair + 1));
     let found = found.count() as f64;

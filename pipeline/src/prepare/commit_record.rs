@@ -1,5 +1,5 @@
-//! Commit records: `parts/part-00000-00.json`, sealed. Each segment of a part has one, written after its shards and its
-//! table of documents. Objects without a record are ignored.
+//! Commit records: `parts/part-00000-00.json`, sealed. Each segment of a part has one, written after its shards, its
+//! table of documents and its removed documents. Objects without a record are ignored.
 //!
 //! A record contains the inputs of the manifest. It is bound to the settings, the part with its files, the segment, its
 //! start and the text that was read. A record of anything else is ignored. A recorded segment is not made again if the
@@ -12,6 +12,7 @@ use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use super::json_lines::SUFFIX;
 use super::listing::ObjectListing;
 use crate::corpus::{DocumentPlace, Part, PieceEnd};
 use crate::{Error, Result};
@@ -44,6 +45,9 @@ pub(super) struct CommitRecord {
     pub(super) valid: Vec<Shard>,
     /// Table of documents. Absent if there are no documents.
     pub(super) documents: Option<FileEntry>,
+    /// Lines of removed documents. Absent if there are none, or if they are not listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<FileEntry>,
     /// Counts of read and rejected text.
     pub(super) report: CorpusReport,
     /// Number of lines or documents, including rejected ones.
@@ -245,20 +249,23 @@ impl CommitRecord {
         let shards = self.train.iter().chain(&self.valid);
         let shards =
             shards.map(|shard| RecordedObject { name: &shard.path, blake3: &shard.blake3, bytes: Some(shard.bytes) });
-        let table = self.documents.iter();
-        shards.chain(table.map(|file| RecordedObject { name: &file.path, blake3: &file.blake3, bytes: None }))
+        let files = self.documents.iter().chain(&self.removed);
+        shards.chain(files.map(|file| RecordedObject { name: &file.path, blake3: &file.blake3, bytes: None }))
     }
 
     /// Whether all objects have names of this segment, not of another part or outside the folder.
     fn names_its_own(&self) -> bool {
         let stem = stem(&self.part, self.segment as usize);
+        let rest = |name: &str, folder: &str| {
+            name.strip_prefix(folder).and_then(|rest| rest.strip_prefix(&stem)).map(str::to_owned)
+        };
         let own = |name: &str, folder: &str| {
-            let rest = name.strip_prefix(folder).and_then(|rest| rest.strip_prefix(&stem));
-            rest.is_some_and(|rest| rest.strip_suffix(".parquet").is_some_and(is_number_or_nothing))
+            rest(name, folder).is_some_and(|rest| rest.strip_suffix(".parquet").is_some_and(is_number_or_nothing))
         };
         self.train.iter().all(|shard| own(&shard.path, "train/") && shard.part == self.part.id)
             && self.valid.iter().all(|shard| own(&shard.path, "valid/") && shard.part == self.part.id)
             && self.documents.iter().all(|file| own(&file.path, "documents/"))
+            && self.removed.iter().all(|file| rest(&file.path, "removed/").as_deref() == Some(SUFFIX))
     }
 
     /// Whether its lists are plausible: pieces of its part, and ids with a count each.

@@ -95,6 +95,10 @@ pub struct PrepareConfig {
     /// Removal of documents that share runs of words with test sets. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decontamination: Option<DecontaminationConfig>,
+    /// Whether `removed/` gets a line for each document that filters, `duplicates` or `decontamination` remove: its place,
+    /// its id and the reason.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub write_removed: bool,
 }
 
 impl Default for PrepareConfig {
@@ -126,6 +130,7 @@ impl Default for PrepareConfig {
             filters: Vec::new(),
             duplicates: None,
             decontamination: None,
+            write_removed: false,
         }
     }
 }

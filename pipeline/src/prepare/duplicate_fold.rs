@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use duplicates::{BitSet, Columns, FoldPlan, Verdicts, fold};
+use duplicates::{BitSet, FoldPlan, Verdicts, fold};
 use runtime::{CancelToken, PoolOptions, WorkPool};
 use schemas::{DatasetVersion, PartId};
 use store::Store;
@@ -19,14 +19,15 @@ use tracing::info;
 
 use super::commit_record::recorded_verdicts;
 use super::job::{PartAccess, PrepareJob};
+use super::numbered_parts::{NumberedDocument, NumberedPart, StoredColumns, changed, number};
 use super::part_list::VersionLists;
 use super::part_pool::{DEPTH, drain};
+use super::partners::PartnerWriter;
 use super::progress::{EventSink, Progress};
-use super::requests::request_all;
 use super::sign::{SignResult, sign_part};
 use super::signatures::SignatureRecord;
 use super::verdicts::{DuplicateKind, PartVerdicts, RemovedDocument, VerdictDigests, VersionVerdicts, parts_in_effect};
-use crate::corpus::{Part, Piece};
+use crate::corpus::Part;
 use crate::{Error, Result};
 
 /// Share of `prepare.max_memory_bytes` for hashes that are sorted at a time. No text is in memory during a fold.
@@ -144,60 +145,6 @@ fn has_verdicts(store: &Store, part: &Part, digests: &VerdictDigests) -> Result<
     Ok(PartVerdicts::read(store, part.id, digest)?.is_some())
 }
 
-/// Part with its signatures and the numbers of its documents.
-struct NumberedPart {
-    record: SignatureRecord,
-    /// Number of the first document of each piece.
-    first: Vec<u32>,
-}
-
-/// Signatures of all parts in a folder.
-struct StoredColumns<'a> {
-    store: &'a Store,
-    parts: &'a [NumberedPart],
-    /// Removed documents of earlier dataset versions, which are compared with nothing.
-    removed: &'a BitSet,
-    exact: bool,
-}
-
-impl NumberedPart {
-    /// Returns the number of each document, in order.
-    fn numbers(&self) -> impl Iterator<Item = u32> {
-        let pieces = self.first.iter().zip(&self.record.documents);
-        pieces.flat_map(|(&first, &documents)| first..first + u32::try_from(documents).expect("checked by `number`"))
-    }
-}
-
-impl Columns for StoredColumns<'_> {
-    type Error = Error;
-
-    fn exact(&mut self, visit: &mut dyn FnMut(u32, u128)) -> Result<()> {
-        for part in self.parts.iter().filter(|_| self.exact) {
-            let mut numbers = part.numbers();
-            part.record.exact(self.store, |hash| {
-                let document = numbers.next().expect("as many as hashes");
-                if !self.removed.contains(document) {
-                    visit(document, hash);
-                }
-            })?;
-        }
-        Ok(())
-    }
-
-    fn band(&mut self, band: usize, visit: &mut dyn FnMut(u32, u64)) -> Result<()> {
-        for part in self.parts {
-            let mut numbers = part.numbers();
-            part.record.band(self.store, band, |hash| {
-                let document = numbers.next().expect("as many as hashes");
-                if !self.removed.contains(document) {
-                    visit(document, hash);
-                }
-            })?;
-        }
-        Ok(())
-    }
-}
-
 /// Makes and writes the verdicts on the documents of `parts`.
 fn make_verdicts(
     work: &PrepareJob,
@@ -210,9 +157,9 @@ fn make_verdicts(
     let began = Instant::now();
     let config = work.config.duplicates.as_ref().expect("duplicates are removed");
     let mut documents = 0;
-    let mut numbered = number(work, store, earlier, &mut documents)?;
+    let mut numbered = number(&work.settings, store, earlier, &mut documents)?;
     let settled = documents;
-    numbered.extend(number(work, store, parts, &mut documents)?);
+    numbered.extend(number(&work.settings, store, parts, &mut documents)?);
     let mut removed = BitSet::new(settled);
     for part in &numbered[..earlier.len()] {
         let id = part.record.part.id;
@@ -226,17 +173,22 @@ fn make_verdicts(
         }
     }
     let bands = config.near_options().map_or(0, |near| near.bands);
-    let plan = FoldPlan { documents, settled, bands, max_bytes: sorted_bytes(work.config.max_memory_bytes) };
+    let max_bytes = sorted_bytes(work.config.max_memory_bytes);
+    let plan = FoldPlan { documents, settled, bands, max_bytes, keeps_partners: work.config.write_removed };
     let mut columns = StoredColumns { store, parts: &numbered, removed: &removed, exact: config.exact };
     let verdicts = fold(&plan, &mut columns)?;
     let new = &numbered[earlier.len()..];
     refuse_other_verdicts(work, store, dataset_version, new, &verdicts)?;
     let mut digests = BTreeMap::<PartId, String>::new();
-    for part in new {
+    let mut partners =
+        work.config.write_removed.then(|| PartnerWriter::new(columns, plan.bands, &verdicts, plan.max_bytes));
+    for (index, part) in (earlier.len()..).zip(new) {
         let own = of_part(store, part, &verdicts)?;
+        partners.as_mut().map_or(Ok(()), |partners| partners.add(index, &own))?;
         digests.insert(part.record.part.id, own.write(store, &part.record.part)?);
     }
-    let made = VersionVerdicts { settings: work.settings.clone(), dataset_version, parts: digests };
+    let partners = partners.map_or_else(|| Ok(BTreeMap::new()), PartnerWriter::finish)?;
+    let made = VersionVerdicts { settings: work.settings.clone(), dataset_version, parts: digests, partners };
     made.write(store)?;
     info!(
         documents = u64::from(documents),
@@ -272,38 +224,12 @@ fn refuse_other_verdicts(
     Ok(())
 }
 
-/// Numbers the documents of these parts by file and position, from `next` on.
-fn number(work: &PrepareJob, store: &Store, parts: &[&Part], next: &mut u32) -> Result<Vec<NumberedPart>> {
-    let settings = work.settings.clone();
-    let parts = parts.iter().map(|part| (*part).clone()).collect();
-    let mut numbered = request_all(store, parts, move |store, part: &Part| {
-        let record = SignatureRecord::read(store, &settings, part)?;
-        let record = record.ok_or_else(|| changed(store, &format!("signatures of part {}", part.id)))?;
-        Ok(NumberedPart { first: vec![0; record.documents.len()], record })
-    })?;
-    let mut pieces: Vec<(Piece, usize, usize)> = Vec::new();
-    for (part, NumberedPart { record, .. }) in numbered.iter().enumerate() {
-        pieces.extend(record.part.pieces.iter().cloned().enumerate().map(|(index, piece)| (piece, part, index)));
-    }
-    pieces.sort_unstable();
-    for (_, part, piece) in pieces {
-        let NumberedPart { record, first } = &mut numbered[part];
-        first[piece] = *next;
-        let after = u32::try_from(record.documents[piece]).ok().and_then(|documents| next.checked_add(documents));
-        *next = after.ok_or_else(too_many)?;
-    }
-    Ok(numbered)
-}
-
 /// Collects the removed documents of a part.
 fn of_part(store: &Store, part: &NumberedPart, verdicts: &Verdicts) -> Result<PartVerdicts> {
     let mut found = PartVerdicts::default();
-    let places = (0..).zip(part.first.iter().zip(&part.record.documents));
-    let mut places = places.flat_map(|(piece, (&first, &documents))| {
-        (0..u32::try_from(documents).expect("checked by `number`")).map(move |number| (piece, number, first + number))
-    });
+    let mut documents = part.documents();
     part.record.starts(store, |start| {
-        let (piece, number, document) = places.next().expect("as many as starts");
+        let NumberedDocument { piece, number, document } = documents.next().expect("as many as starts");
         let kind = if verdicts.exact.contains(document) {
             DuplicateKind::Exact
         } else if verdicts.near.contains(document) {
@@ -314,16 +240,4 @@ fn of_part(store: &Store, part: &NumberedPart, verdicts: &Verdicts) -> Result<Pa
         found.push(RemovedDocument { piece, number, start, kind });
     })?;
     Ok(found)
-}
-
-fn too_many() -> Error {
-    Error::Config(
-        "`prepare.duplicates` compares at most 4,294,967,295 documents; prepare the corpus into several folders"
-            .to_owned(),
-    )
-}
-
-fn changed(store: &Store, name: &str) -> Error {
-    let message = "it changed during the comparison; run the same command again".to_owned();
-    Error::Unfinished { place: store.place(name), message }
 }

@@ -149,7 +149,8 @@ mod tests {
                 let range = 10 * at..10 * at + 9;
                 writer.add(&Entry { id, document, source: &source, range, valid: false, row: at, tokens: 5 });
             }
-            writer.finish().expect("written");
+            let (_, object) = writer.finish().expect("written").expect("it has documents");
+            object.commit().expect("written");
         }
         store
     }

@@ -43,6 +43,7 @@ fn record() -> CommitRecord {
         train: vec![shard],
         valid: Vec::new(),
         documents: Some(FileEntry { path: "documents/part-00000-00.parquet".into(), blake3: "e".into() }),
+        removed: Some(FileEntry { path: "removed/part-00000-00.jsonl.zst".into(), blake3: "f".into() }),
         report: CorpusReport { rejected: BTreeMap::from([("nul".to_owned(), 1)]), ..CorpusReport::default() },
         lines: 3,
         examples: vec![Example { reason: "nul".into(), piece: 0, line: 1 }],

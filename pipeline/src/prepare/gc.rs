@@ -32,7 +32,7 @@ pub(super) fn others(listing: &ObjectListing, ours: &[String]) -> Vec<String> {
 pub(super) fn comparison_objects(lists: &VersionLists) -> Vec<String> {
     let removes_duplicates = lists.settings().is_some_and(Settings::removes_duplicates);
     let parts = lists.iter().filter(|_| removes_duplicates).flat_map(|list| &list.parts);
-    parts.flat_map(|part| signatures::object_names(part).into_iter().chain([verdicts::part_name(part.id)])).collect()
+    parts.flat_map(|part| signatures::object_names(part).into_iter().chain(verdicts::object_names(part.id))).collect()
 }
 
 /// Removes the records and lists of a corpus without documents. Nothing else was written for it.

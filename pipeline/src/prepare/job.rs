@@ -13,7 +13,8 @@ use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
 use super::listing::ObjectListing;
 use super::part_list::VersionLists;
-use super::text_rules::{RuleCounts, TextPlace};
+use super::partners::PartnerReader;
+use super::text_rules::{FilterRemoval, RuleCounts, TextPlace};
 use super::text_tools::TextTools;
 use super::verdicts::{self, PartVerdicts, VerdictDigests};
 use crate::corpus::{Corpus, Found, MemoryBudget, Part};
@@ -143,17 +144,17 @@ impl PrepareJob {
         self.store.as_ref()
     }
 
-    /// Returns the text of a document for the tokenizer, or `None` if a filter removes it. Long documents are filtered one
-    /// at a time, because of the tables of the filters.
+    /// Returns the text of a document for the tokenizer, or the reason if a filter removes it. Long documents are filtered
+    /// one at a time, because of the tables of the filters.
     pub(super) fn filter<'t>(
         &self,
         text: &'t str,
         place: TextPlace,
         counts: &mut RuleCounts,
         room: &MemoryBudget,
-    ) -> Option<Cow<'t, str>> {
+    ) -> std::result::Result<Cow<'t, str>, FilterRemoval> {
         if self.tools.rules.is_empty() {
-            return Some(Cow::Borrowed(text));
+            return Ok(Cow::Borrowed(text));
         }
         let bytes = (text.len() as u64).saturating_mul(TEXTS_FILTERED).min(room.document_max());
         room.document(bytes).expect("it is not above the maximum");
@@ -183,18 +184,27 @@ impl PrepareJob {
     pub(super) fn read_verdicts(&self, part: PartId) -> Result<PartVerdicts> {
         let digest = self.verdict_digest(part);
         let Some(store) = self.store().filter(|_| !digest.is_empty()) else { return Ok(PartVerdicts::default()) };
-        let lost = || {
-            let message =
-                "damaged; run `cloze prepare`, or `cloze prepare signatures` and then the same command".to_owned();
-            Error::Unfinished { place: store.place(&verdicts::part_name(part)), message }
-        };
-        PartVerdicts::read(store, part, digest)?.ok_or_else(lost)
+        PartVerdicts::read(store, part, digest)?.ok_or_else(|| lost(store, &verdicts::part_name(part)))
+    }
+
+    /// Opens the partners of the removed duplicates of a part, if removed documents are listed and there are some.
+    pub(super) fn open_partners(&self, part: PartId) -> Result<Option<PartnerReader>> {
+        let digest = self.verdicts.get().and_then(|verdicts| verdicts.partners(part));
+        let (Some(digest), Some(store)) = (digest, self.store()) else { return Ok(None) };
+        let partners = PartnerReader::open(store, part, digest)?;
+        partners.map(Some).ok_or_else(|| lost(store, &verdicts::partners_name(part)))
     }
 
     /// Whether a document is not longer than `max_document_bytes`.
     pub(super) fn accepts_length(&self, text: &str) -> bool {
         self.config.max_document_bytes.is_none_or(|most| text.len() as u64 <= most)
     }
+}
+
+/// Returns the error for verdicts that are not there as they were written.
+fn lost(store: &Store, name: &str) -> Error {
+    let message = "damaged; run `cloze prepare`, or `cloze prepare signatures` and then the same command".to_owned();
+    Error::Unfinished { place: store.place(name), message }
 }
 
 /// Returns the parts in effect, longest first, so that no long part starts last.

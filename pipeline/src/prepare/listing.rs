@@ -11,7 +11,7 @@ use store::{Stat, Store};
 use crate::Result;
 
 /// Folders of the objects that belong to parts.
-const FOLDERS: [&str; 6] = ["documents", "parts", "signatures", "train", "valid", "verdicts"];
+const FOLDERS: [&str; 7] = ["documents", "parts", "removed", "signatures", "train", "valid", "verdicts"];
 
 /// Object as it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Conversion of a part to segments: read, tokenize, pack and write, in one thread.
 
+use std::cell::RefCell;
+
 use runtime::spans::SPANS;
 use runtime::{CancelToken, add_held};
 use schemas::DatasetVersion;
@@ -11,6 +13,7 @@ use super::commit_record::{CommitRecord, FoundPart};
 use super::job::{PartAccess, PrepareJob, Task};
 use super::leases;
 use super::listing::ObjectListing;
+use super::partners::PartnerReader;
 use super::pending_commit::PendingCommit;
 use super::progress::{Progress, Stage, Stages, Stopwatch};
 use super::segment::{FinishedSegment, Segment};
@@ -197,6 +200,8 @@ struct PartMaker<'a> {
 #[derive(Default)]
 struct ComparedPart {
     verdicts: PartVerdicts,
+    /// Partners of the removed documents, if these are listed.
+    partners: Option<RefCell<PartnerReader>>,
     /// Ends of all pieces. Empty if duplicates stay, or if the signatures were deleted.
     read: Vec<PieceEnd>,
 }
@@ -206,7 +211,8 @@ impl ComparedPart {
         let verdicts = work.read_verdicts(task.part.id)?;
         let store = work.store().filter(|_| work.config.duplicates.is_some());
         let record = store.map(|store| SignatureRecord::read(store, &work.settings, &task.part)).transpose()?.flatten();
-        Ok(Self { verdicts, read: record.map(|record| record.read).unwrap_or_default() })
+        let partners = work.open_partners(task.part.id)?.map(RefCell::new);
+        Ok(Self { verdicts, partners, read: record.map(|record| record.read).unwrap_or_default() })
     }
 
     /// Fails if a piece was read that has changed since its signatures.
@@ -285,7 +291,7 @@ impl PartMaker<'_> {
     fn begin(&self, records: &[CommitRecord], from: DocumentPlace, rows: [u32; 2]) -> Segment<'_> {
         let number = u32::try_from(records.len()).expect("segments are few");
         let segment = Segment::begin(self.work, self.task, self.progress, &self.watch, number, from, rows);
-        segment.without_duplicates(&self.compared.verdicts)
+        segment.without_duplicates(&self.compared.verdicts, self.compared.partners.as_ref())
     }
 
     fn more(&self, rows: [u32; 2], more: [u64; 2]) -> Result<[u32; 2]> {

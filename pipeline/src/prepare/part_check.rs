@@ -8,6 +8,7 @@ use super::commit_record::{CommitRecord, FoundPart, PartBinding};
 use super::document_table;
 use super::job::Task;
 use super::listing::{head_file, is_no_file, no_file};
+use super::removed_documents;
 use crate::shard::ContentHasher;
 use crate::shard::reader::{ShardExpectation, ShardReader};
 use crate::{Error, Result};
@@ -89,6 +90,7 @@ pub(super) fn check_part(
             check.shard(store, shard, expectation, None)?;
         }
         check.table(store, record)?;
+        check.removed(store, record)?;
         check.entry.train.extend_from_slice(&record.train);
         check.entry.valid.extend_from_slice(&record.valid);
     }
@@ -174,6 +176,25 @@ impl PartCheck {
                 }
             }
             Err(error) => self.problems.push(damaged_object(store, &table.path, &error)?),
+        }
+        Ok(())
+    }
+
+    /// Reads the lines of the removed documents of a segment.
+    fn removed(&mut self, store: &Store, record: &CommitRecord) -> Result<()> {
+        let Some(file) = &record.removed else { return Ok(()) };
+        self.objects += 1;
+        match removed_documents::totals(store, file) {
+            Ok(totals) => {
+                self.bytes += totals.bytes;
+                let expected = removed_documents::count(&record.report);
+                if totals.documents != expected {
+                    let place = store.place(&file.path);
+                    let found = totals.documents;
+                    self.problems.push(format!("{place}: {found} removed documents, its record says {expected}"));
+                }
+            }
+            Err(error) => self.problems.push(damaged_object(store, &file.path, &error)?),
         }
         Ok(())
     }

@@ -313,7 +313,7 @@ impl DuplicatesCost {
         let documents = corpus_bytes.div_ceil(USUAL_DOCUMENT_BYTES);
         Some(Self {
             documents,
-            fold: FoldMemory::new(documents, sorted_bytes(config.max_memory_bytes)),
+            fold: FoldMemory::new(documents, sorted_bytes(config.max_memory_bytes), config.write_removed),
             worker_bytes: signatures::writer_bytes(bands),
             disk_bytes: documents * signatures::document_bytes(bands),
         })

@@ -4,7 +4,7 @@ use duplicates::Normalizer;
 use schemas::manifest::CorpusReport;
 
 use super::test_sets::TestSets;
-use super::verdicts::{DuplicateKind, PartVerdicts};
+use super::verdicts::{DuplicateKind, FoundVerdict, PartVerdicts};
 
 /// Outcome for one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,11 @@ pub(super) enum Removal {
     /// The document stays.
     None,
     /// Duplicate of another document.
-    Duplicate,
+    Duplicate {
+        kind: DuplicateKind,
+        /// Index among the removed duplicates of the part.
+        index: usize,
+    },
     /// The document shares a run of words with a test set.
     Contaminated {
         /// First test set.
@@ -38,7 +42,7 @@ impl<'a> Remover<'a> {
     /// Checks the document that begins there, and counts it if it is removed.
     pub(super) fn find(&mut self, piece: usize, start: u64, text: &str, report: &mut CorpusReport) -> Removal {
         let bytes = text.len() as u64;
-        if let Some(kind) = self.verdicts.and_then(|verdicts| verdicts.find(piece, start)) {
+        if let Some(FoundVerdict { index, kind }) = self.verdicts.and_then(|verdicts| verdicts.find(piece, start)) {
             let counts = &mut report.duplicates;
             let (documents, text_bytes) = match kind {
                 DuplicateKind::Exact => (&mut counts.exact_documents, &mut counts.exact_bytes),
@@ -46,7 +50,7 @@ impl<'a> Remover<'a> {
             };
             *documents += 1;
             *text_bytes += bytes;
-            return Removal::Duplicate;
+            return Removal::Duplicate { kind, index };
         }
         let Some(test_sets) = self.test_sets else { return Removal::None };
         let mut first = None;

@@ -1,5 +1,6 @@
 //! Segment of a part under construction: two open samples, their shards and the table of documents.
 
+use std::cell::RefCell;
 use std::mem::take;
 
 use schemas::Document;
@@ -9,12 +10,15 @@ use schemas::sample::OptionalColumns;
 use super::commit_record::{CommitRecord, ContaminatedExample, Example, sparse, stem};
 use super::document_table::{Entry, TableWriter};
 use super::job::{PrepareJob, Task};
+use super::partners::PartnerReader;
 use super::pending_commit::PendingCommit;
 use super::progress::{Progress, Stage, Stopwatch};
 use super::removal::{Removal, Remover};
+use super::removal_config::DuplicatesConfig;
+use super::removed_documents::RemovedWriter;
 use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
 use super::text_batch::{Batch, DocumentRef};
-use super::text_rules::{RuleCounts, TextPlace};
+use super::text_rules::{FilterRemoval, RuleCounts, TextPlace};
 use super::text_stats::{self, UnknownWords};
 use super::verdicts::PartVerdicts;
 use crate::corpus::{Complaint, DocumentPlace, Found, MemoryBudget, PieceEnd, RejectReason, ResourcesExhausted};
@@ -53,6 +57,8 @@ pub(super) struct Segment<'a> {
     filtered: RuleCounts,
     remover: Remover<'a>,
     contaminated: Vec<ContaminatedExample>,
+    /// Lines of removed documents, if they are listed.
+    removed: Option<RemovedWriter<'a>>,
     unknowns: UnknownWords,
     counts: Vec<u64>,
     sentences: Sentences,
@@ -125,6 +131,10 @@ impl<'a> Segment<'a> {
             filtered: RuleCounts::new(&work.tools.rules),
             remover: Remover::new(work.tools.test_sets.as_ref()),
             contaminated: Vec::new(),
+            removed: work.store().filter(|_| config.write_removed).map(|store| {
+                let near = config.duplicates.as_ref().and_then(DuplicatesConfig::near_options);
+                RemovedWriter::new(store, &task.part, &stem, near)
+            }),
             unknowns: UnknownWords::default(),
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
@@ -134,10 +144,17 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Removes duplicates by the verdicts on the part.
+    /// Removes duplicates by the verdicts on the part. `partners` are those of the removed documents, if they are listed.
     #[must_use]
-    pub(super) fn without_duplicates(mut self, verdicts: &'a PartVerdicts) -> Self {
+    pub(super) fn without_duplicates(
+        mut self,
+        verdicts: &'a PartVerdicts,
+        partners: Option<&'a RefCell<PartnerReader>>,
+    ) -> Self {
         self.remover.verdicts = Some(verdicts);
+        if let Some(removed) = &mut self.removed {
+            removed.set_partners(partners);
+        }
         self
     }
 
@@ -184,14 +201,17 @@ impl<'a> Segment<'a> {
         }
         self.text_bytes += text.len() as u64;
         match self.work.filter(text, TextPlace { piece, line }, &mut self.filtered, room) {
-            Some(text) => self.accept(&DocumentRef { text: &text, range: document.range.clone(), ..*document }, room),
-            None => Ok(()),
+            Ok(text) => self.accept(&DocumentRef { text: &text, range: document.range.clone(), ..*document }, room),
+            Err(FilterRemoval { step, reason }) => match &mut self.removed {
+                Some(removed) => removed.add_filtered(document, self.filtered.name(step), &reason),
+                None => Ok(()),
+            },
         }
     }
 
     /// Tokenizes a document that the filters keep, or adds it to those that wait, unless it is a duplicate or contaminated.
     fn accept(&mut self, document: &DocumentRef<'_>, room: &MemoryBudget) -> Result<()> {
-        if self.remove(document) {
+        if self.remove(document)? {
             return Ok(());
         }
         if self.may_wait(document, room) {
@@ -206,16 +226,22 @@ impl<'a> Segment<'a> {
     }
 
     /// Counts a document that is a duplicate or shares text with a test set. Returns false for other documents.
-    fn remove(&mut self, document: &DocumentRef<'_>) -> bool {
+    fn remove(&mut self, document: &DocumentRef<'_>) -> Result<bool> {
         let DocumentRef { text, piece, line, .. } = *document;
-        match self.remover.find(piece, document.range.start, text, &mut self.report) {
-            Removal::None => return false,
+        let removal = self.remover.find(piece, document.range.start, text, &mut self.report);
+        if removal == Removal::None {
+            return Ok(false);
+        }
+        if let Some(removed) = &mut self.removed {
+            removed.add(document, &removal)?;
+        }
+        match removal {
             Removal::Contaminated { test_set, run } if self.contaminated.len() < EXAMPLES => {
                 self.contaminated.push(ContaminatedExample { test_set, run, piece, line });
             }
-            Removal::Duplicate | Removal::Contaminated { .. } => {}
+            Removal::None | Removal::Duplicate { .. } | Removal::Contaminated { .. } => {}
         }
-        true
+        Ok(true)
     }
 
     fn reject(&mut self, complaint: Complaint) {
@@ -388,6 +414,8 @@ impl<'a> Segment<'a> {
         report.packing.add(&valid.report);
         let table = self.table.map_or(Ok(None), |table| watch.during(Stage::Write, || table.finish()))?;
         let (documents, table) = table.unzip();
+        let removed = self.removed.map_or(Ok(None), |lines| watch.during(Stage::Write, || lines.finish()))?;
+        let (removed, lines) = removed.unzip();
         let example = |complaint: Complaint| Example {
             reason: complaint.reason.to_string(),
             piece: complaint.piece,
@@ -406,6 +434,7 @@ impl<'a> Segment<'a> {
             train: train.shards,
             valid: valid.shards,
             documents,
+            removed,
             report,
             lines: self.lines,
             examples: self.examples.into_iter().map(example).collect(),
@@ -414,7 +443,7 @@ impl<'a> Segment<'a> {
             unknown_words: self.unknowns.into_most_frequent(),
             counts: sparse(&self.counts),
         };
-        let objects = [train.last, valid.last, table].into_iter().flatten().collect();
+        let objects = [train.last, valid.last, table, lines].into_iter().flatten().collect();
         let commit =
             watch.during(Stage::Write, || PendingCommit::new(work.store(), objects, &record, work.options.write_delay));
         Ok(FinishedSegment { record, rows: [train.rows, valid.rows], commit })

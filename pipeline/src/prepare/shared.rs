@@ -214,7 +214,8 @@ impl SharedPreparation {
         let own = work.tasks.iter().map(|task| task.part.clone()).collect();
         duplicate_fold::sign_parts(&work, own, stop, &mut voice)?;
         let signed: BTreeSet<String> = store.list(signatures::FOLDER)?.into_iter().map(|entry| entry.name).collect();
-        let is_signed = |part: &Part| signatures::object_names(part).iter().all(|name| signed.contains(name));
+        // The record of a part is written last.
+        let is_signed = |part: &Part| signed.contains(&signatures::record_name(part));
         if !lists.in_effect().into_values().all(|(_, part)| is_signed(part)) {
             return Ok(false);
         }

@@ -61,7 +61,8 @@ pub(super) fn sign_part(
     let mut signer = Signer::new(near);
     // Counted when the part is made.
     let mut filtered = RuleCounts::new(&work.tools.rules);
-    let mut writer = SignatureWriter::new(store, part, near.map_or(0, |near| near.bands))?;
+    let bands = near.map_or(0, |near| near.bands);
+    let mut writer = SignatureWriter::new(store, part, bands, work.config.write_removed)?;
     let mut documents = work.corpus.documents(part, DocumentPlace::default(), &count)?;
     let room = documents.memory_budget().clone();
     while let Some(found) = documents.next() {
@@ -72,12 +73,17 @@ pub(super) fn sign_part(
         // A document that is removed anyway must not remove another one.
         let document = found.document.as_ref().filter(|document| work.accepts_length(&document.text));
         let place = TextPlace { piece: found.piece, line: found.line };
-        let kept = document.and_then(|document| work.filter(&document.text, place, &mut filtered, &room));
+        let kept = document.and_then(|document| {
+            let text = work.filter(&document.text, place, &mut filtered, &room).ok()?;
+            Some((&document.id, text))
+        });
         let test_sets = work.tools.test_sets.as_ref();
         let is_contaminated =
             |text: Normalized<'_>| test_sets.is_some_and(|sets| sets.index.find(text).next().is_some());
-        if let Some(signature) = kept.as_ref().and_then(|text| signer.sign_unless(text, is_contaminated)) {
-            writer.add(found.piece, found.range.start, signature)?;
+        if let Some((id, text)) = &kept
+            && let Some(signature) = signer.sign_unless(text, is_contaminated)
+        {
+            writer.add(found.piece, found.range.start, id, signature)?;
         }
         documents.take_back(found);
     }

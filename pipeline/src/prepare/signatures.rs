@@ -4,6 +4,9 @@
 //! read. Signatures are stored by column, so that a fold can read one column at a time: in blocks of 65,536 documents,
 //! each with the starts (uint64), the hashes of the exact texts (uint128), and the hashes of each band (uint64). The
 //! last block has the remaining documents. Numbers are little-endian.
+//!
+//! If removed documents are listed, `signatures/part-00000.jsonl.zst` has the id of each document, or `null` if it is
+//! longer than [`MAX_ID_BYTES`].
 
 use std::io::Write;
 
@@ -12,11 +15,15 @@ use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use store::{ObjectWriter, Store};
 
+use super::json_lines::{LinesReader, LinesWriter, SUFFIX, is_intact};
 use crate::Result;
 use crate::corpus::{Part, PieceEnd};
 
 /// Folder of the signatures.
 pub(super) const FOLDER: &str = "signatures";
+
+/// Maximum length of an id that is kept for the list of removed documents.
+pub(super) const MAX_ID_BYTES: usize = 256;
 
 /// Documents of a block.
 const BLOCK: u64 = 65_536;
@@ -53,6 +60,9 @@ pub(super) struct SignatureRecord {
     bands: usize,
     /// BLAKE3 of the signatures.
     blake3: String,
+    /// BLAKE3 of the ids. Absent if removed documents are not listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ids: Option<String>,
 }
 
 impl Sealed for SignatureRecord {
@@ -92,12 +102,10 @@ impl SignatureRecord {
     fn is_intact(&self, store: &Store) -> Result<bool> {
         let name = blob_name(&self.part);
         let bytes = self.count().checked_mul(document_bytes(self.bands));
-        match store.head(&name)? {
-            Some(found) if Some(found.bytes) == bytes => {
-                Ok(store.hash(&name, found.bytes)?.to_hex().as_str() == self.blake3)
-            }
-            _ => Ok(false),
-        }
+        let has_length = store.head(&name)?.is_some_and(|found| Some(found.bytes) == bytes);
+        let are_ids_intact =
+            || self.ids.as_ref().map_or(Ok(true), |blake3| is_intact(store, &ids_name(&self.part), blake3));
+        Ok(has_length && is_intact(store, &name, &self.blake3)? && are_ids_intact()?)
     }
 
     /// Number of documents.
@@ -118,6 +126,11 @@ impl SignatureRecord {
     /// Calls `visit` with the hash of each document in a band, in order.
     pub(super) fn band(&self, store: &Store, band: usize, mut visit: impl FnMut(u64)) -> Result<()> {
         self.column(store, Column::Band(band as u64), |bytes| visit(u64::from_le_bytes(word(bytes))))
+    }
+
+    /// Opens the ids of the documents, in order. They exist only if removed documents are listed.
+    pub(super) fn ids(&self, store: &Store) -> Result<LinesReader<Option<String>>> {
+        LinesReader::open(store, &ids_name(&self.part))
     }
 
     fn column(&self, store: &Store, column: Column, mut visit: impl FnMut(&[u8])) -> Result<()> {
@@ -155,11 +168,15 @@ pub(super) struct SignatureWriter<'a> {
     starts: Vec<u8>,
     exact: Vec<u8>,
     bands: Vec<Vec<u8>>,
+    ids: Option<LinesWriter>,
 }
 
 impl<'a> SignatureWriter<'a> {
-    pub(super) fn new(store: &'a Store, part: &'a Part, bands: usize) -> Result<Self> {
+    /// Begins the signatures of a part, with the ids of the documents if they are wanted.
+    pub(super) fn new(store: &'a Store, part: &'a Part, bands: usize, with_ids: bool) -> Result<Self> {
+        let ids = with_ids.then(|| LinesWriter::begin(store, ids_name(part))).transpose()?;
         Ok(Self {
+            ids,
             store,
             part,
             object: store.writer(&blob_name(part))?,
@@ -172,7 +189,10 @@ impl<'a> SignatureWriter<'a> {
     }
 
     /// Adds the next document, which begins at that place of its file.
-    pub(super) fn add(&mut self, piece: usize, start: u64, signature: Signature<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, piece: usize, start: u64, id: &str, signature: Signature<'_>) -> Result<()> {
+        if let Some(ids) = &mut self.ids {
+            ids.push(&Some(id).filter(|id| id.len() <= MAX_ID_BYTES))?;
+        }
         self.documents[piece] += 1;
         self.starts.extend_from_slice(&start.to_le_bytes());
         self.exact.extend_from_slice(&signature.exact.to_le_bytes());
@@ -196,6 +216,11 @@ impl<'a> SignatureWriter<'a> {
     pub(super) fn finish(mut self, settings: &str, read: Vec<PieceEnd>) -> Result<()> {
         self.flush()?;
         self.object.commit()?;
+        let mut ids = None;
+        if let Some((file, object)) = self.ids.map(LinesWriter::finish).transpose()? {
+            object.commit()?;
+            ids = Some(file.blake3);
+        }
         let record = SignatureRecord {
             settings: settings.to_owned(),
             part: self.part.clone(),
@@ -203,6 +228,7 @@ impl<'a> SignatureWriter<'a> {
             documents: self.documents,
             bands: self.bands.len(),
             blake3: self.hasher.finalize().to_hex().to_string(),
+            ids,
         };
         self.store.put(&record_name(self.part), &record.seal())?;
         Ok(())
@@ -238,9 +264,13 @@ fn blob_name(part: &Part) -> String {
     format!("{FOLDER}/part-{:05}.bin", part.id.0)
 }
 
-/// Returns the names of the objects of a part.
-pub(super) fn object_names(part: &Part) -> [String; 2] {
-    [record_name(part), blob_name(part)]
+fn ids_name(part: &Part) -> String {
+    format!("{FOLDER}/part-{:05}{SUFFIX}", part.id.0)
+}
+
+/// Returns the names of the objects of a part. The ids may be absent.
+pub(super) fn object_names(part: &Part) -> [String; 3] {
+    [record_name(part), blob_name(part), ids_name(part)]
 }
 
 #[cfg(test)]
@@ -257,11 +287,12 @@ mod tests {
         let piece = |name: &str| Piece { name: name.into(), bytes: 9, range: 0..9 };
         let part = Part { id: PartId(7), bytes: 9, pieces: vec![piece("a"), piece("b")] };
         let count = BLOCK + 5;
-        let mut writer = SignatureWriter::new(&store, &part, 2).expect("opened");
+        let mut writer = SignatureWriter::new(&store, &part, 2, true).expect("opened");
         for document in 0..count {
             let bands = [document * 3, document * 5];
             let signature = Signature { exact: u128::from(document) << 70, bands: &bands };
-            writer.add(usize::from(document >= 4), document * 2, signature).expect("written");
+            let id = "x".repeat(usize::try_from(document % 300).expect("small"));
+            writer.add(usize::from(document >= 4), document * 2, &id, signature).expect("written");
         }
         let end = PieceEnd { to: 1, lines: 1, blake3: "b".into() };
         writer.finish("s", vec![end.clone(), end]).expect("written");
@@ -288,6 +319,13 @@ mod tests {
             })
             .expect("read");
         assert_eq!(next, count);
+        let mut ids = record.ids(&store).expect("there");
+        for document in 0..count {
+            let length = usize::try_from(document % 300).expect("small");
+            let expected = (length <= MAX_ID_BYTES).then(|| "x".repeat(length));
+            assert_eq!(ids.read().expect("intact"), Some(expected));
+        }
+        assert_eq!(ids.read().expect("intact"), None);
         assert!(SignatureRecord::read(&store, "other", &part).expect("answered").is_none(), "of other settings");
         let other = Part { bytes: 8, ..part.clone() };
         assert!(SignatureRecord::read(&store, "s", &other).expect("answered").is_none(), "of another part");
@@ -298,5 +336,10 @@ mod tests {
         assert!(!record.is_intact(&store).expect("answered"), "a changed bit");
         store.delete(&name).expect("deleted");
         assert!(!record.is_intact(&store).expect("answered"), "missing");
+        bytes[70_000] ^= 1;
+        store.put(&name, &bytes).expect("written");
+        assert!(record.is_intact(&store).expect("answered"));
+        store.put(&ids_name(&part), b"other ids").expect("written");
+        assert!(!record.is_intact(&store).expect("answered"), "changed ids");
     }
 }

@@ -339,6 +339,7 @@ mod masks;
 mod phase_faults;
 mod refusals;
 mod remote;
+mod removed;
 mod segments;
 mod shared;
 mod store_faults;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use filters::filter::FileDigest;
-use filters::{AnyFilter, FilterVerdict, LoadedFilter, Normalization};
+use filters::{AnyFilter, FilterVerdict, LoadedFilter, Normalization, RemovalReason};
 use schemas::Problem;
 use schemas::manifest::{CorpusReport, FilterReport};
 
@@ -38,6 +38,14 @@ pub struct FilteredDocument {
     pub place: String,
     /// Beginning of the text, as it reached the filter.
     pub text: String,
+}
+
+/// Removal of a document by the normalization or a filter.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FilterRemoval {
+    /// Number of the step, for [`RuleCounts::name`].
+    pub(super) step: usize,
+    pub(super) reason: RemovalReason,
 }
 
 /// Place of a document in its part.
@@ -93,8 +101,13 @@ impl TextRules {
         names
     }
 
-    /// Returns the text for the tokenizer, or `None` if a filter removes it.
-    pub(super) fn apply<'t>(&self, text: &'t str, place: TextPlace, counts: &mut RuleCounts) -> Option<Cow<'t, str>> {
+    /// Returns the text for the tokenizer, or the reason if a filter removes it.
+    pub(super) fn apply<'t>(
+        &self,
+        text: &'t str,
+        place: TextPlace,
+        counts: &mut RuleCounts,
+    ) -> std::result::Result<Cow<'t, str>, FilterRemoval> {
         let mut text = Cow::Borrowed(text);
         let mut step = 0;
         if let Some(normalization) = &self.normalization {
@@ -106,7 +119,7 @@ impl TextRules {
             if let Some(new) = new {
                 if new.trim().is_empty() {
                     counts.remove(step, BLANK, &text, place);
-                    return None;
+                    return Err(FilterRemoval { step, reason: RemovalReason::of_rule(BLANK) });
                 }
                 counts.change(step, &text, &new);
                 text = Cow::Owned(new);
@@ -123,11 +136,11 @@ impl TextRules {
                 }
                 FilterVerdict::Remove(reason) => {
                     counts.remove(step, reason.rule, &text, place);
-                    return None;
+                    return Err(FilterRemoval { step, reason });
                 }
             }
         }
-        Some(text)
+        Ok(text)
     }
 }
 
@@ -152,6 +165,11 @@ impl RuleCounts {
         let removed = vec![Vec::new(); names.len()];
         let reports = names.into_iter().map(|name| FilterReport { name, ..FilterReport::default() });
         Self { reports: reports.collect(), removed }
+    }
+
+    /// Returns the name of a step.
+    pub(super) fn name(&self, step: usize) -> &str {
+        &self.reports[step].name
     }
 
     fn change(&mut self, step: usize, before: &str, after: &str) {

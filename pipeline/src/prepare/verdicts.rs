@@ -4,7 +4,7 @@
 //! The object of a part lists its removed documents in order, 17 bytes each, little-endian: the piece (uint32), the
 //! number of the document among those of the piece (uint32), its start (uint64), and 0 for an exact or 1 for a near
 //! duplicate (uint8). A commit record contains the BLAKE3 of the verdicts that its part was made with. Verdicts of a
-//! dataset version are never changed.
+//! dataset version are never changed. [`partners`](super::partners) has the partners of the removed documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use super::config::Settings;
+use super::json_lines::{SUFFIX, is_intact};
 use super::part_list::{PartList, VersionLists};
 use super::requests::request_all;
 use crate::Result;
@@ -22,7 +23,8 @@ use crate::corpus::Part;
 const ENTRY: usize = 17;
 
 /// Kind of a duplicate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum DuplicateKind {
     /// The words equal those of an earlier document.
     Exact,
@@ -41,6 +43,14 @@ pub(super) struct RemovedDocument {
     pub(super) kind: DuplicateKind,
 }
 
+/// Verdict on one document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FoundVerdict {
+    /// Index among the removed documents of the part.
+    pub(super) index: usize,
+    pub(super) kind: DuplicateKind,
+}
+
 /// Removed documents of a part, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PartVerdicts(Vec<RemovedDocument>);
@@ -55,9 +65,10 @@ impl PartVerdicts {
     }
 
     /// Returns the verdict on the document that begins there, if it is removed.
-    pub(super) fn find(&self, piece: usize, start: u64) -> Option<DuplicateKind> {
+    pub(super) fn find(&self, piece: usize, start: u64) -> Option<FoundVerdict> {
         let key = |removed: &RemovedDocument| (removed.piece as usize, removed.start);
-        self.0.binary_search_by_key(&(piece, start), key).ok().map(|index| self.0[index].kind)
+        let index = self.0.binary_search_by_key(&(piece, start), key).ok()?;
+        Some(FoundVerdict { index, kind: self.0[index].kind })
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -111,6 +122,9 @@ pub(super) struct VersionVerdicts {
     pub(super) dataset_version: DatasetVersion,
     /// BLAKE3 of the verdicts of each part that was in effect when they were made.
     pub(super) parts: BTreeMap<PartId, String>,
+    /// BLAKE3 of the partners of each part with removed documents. Empty if removed documents are not listed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) partners: BTreeMap<PartId, String>,
 }
 
 impl Sealed for VersionVerdicts {
@@ -132,12 +146,15 @@ impl VersionVerdicts {
         Ok(())
     }
 
-    /// Whether the verdicts of all these parts are there as they were written.
+    /// Whether the verdicts of all these parts are there as they were written, with the partners.
     pub(super) fn is_intact(&self, store: &Store, parts: &[&Part]) -> Result<bool> {
-        let digest = |part: &&Part| Some((part.id, self.parts.get(&part.id)?.clone()));
-        let Some(known) = parts.iter().map(digest).collect::<Option<Vec<(PartId, String)>>>() else { return Ok(false) };
-        let are_intact =
-            request_all(store, known, |store, (part, digest)| Ok(PartVerdicts::read(store, *part, digest)?.is_some()))?;
+        let mut objects: Vec<(String, String)> = Vec::new();
+        for part in parts {
+            let Some(digest) = self.parts.get(&part.id) else { return Ok(false) };
+            objects.push((part_name(part.id), digest.clone()));
+            objects.extend(self.partners.get(&part.id).map(|digest| (partners_name(part.id), digest.clone())));
+        }
+        let are_intact = request_all(store, objects, |store, (name, digest)| is_intact(store, name, digest))?;
         Ok(are_intact.into_iter().all(|is_intact| is_intact))
     }
 }
@@ -148,6 +165,8 @@ pub(super) struct VerdictDigests {
     /// Whether duplicates are removed. Otherwise all digests are empty.
     is_on: bool,
     digests: BTreeMap<PartId, String>,
+    /// BLAKE3 of the partners of each part that has some.
+    partners: BTreeMap<PartId, String>,
 }
 
 impl VerdictDigests {
@@ -165,11 +184,19 @@ impl VerdictDigests {
 
     /// Returns the digests of a configuration that removes duplicates, before any verdict.
     pub(super) fn empty(is_on: bool) -> Self {
-        Self { is_on, digests: BTreeMap::new() }
+        Self { is_on, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, verdicts: Option<VersionVerdicts>) {
-        self.digests.extend(verdicts.into_iter().flat_map(|verdicts| verdicts.parts));
+        if let Some(VersionVerdicts { parts, partners, .. }) = verdicts {
+            self.digests.extend(parts);
+            self.partners.extend(partners);
+        }
+    }
+
+    /// Returns the digest of the partners of a part, if it has some.
+    pub(super) fn partners(&self, part: PartId) -> Option<&str> {
+        self.partners.get(&part).map(String::as_str)
     }
 
     /// Returns the digest of a part: empty if duplicates stay, `None` if there is no verdict yet.
@@ -186,6 +213,16 @@ pub(super) fn parts_in_effect<'a>(list: &'a PartList, dropped: &BTreeSet<PartId>
 /// Returns the object name of the verdicts of a part.
 pub(super) fn part_name(part: PartId) -> String {
     format!("verdicts/part-{:05}.bin", part.0)
+}
+
+/// Returns the names of the objects of a part. The partners may be absent.
+pub(super) fn object_names(part: PartId) -> [String; 2] {
+    [part_name(part), partners_name(part)]
+}
+
+/// Returns the object name of the partners of a part.
+pub(super) fn partners_name(part: PartId) -> String {
+    format!("verdicts/part-{:05}{SUFFIX}", part.0)
 }
 
 fn version_name(dataset_version: DatasetVersion) -> String {
@@ -209,8 +246,9 @@ mod tests {
         let digest = verdicts.write(&store, &part).expect("written");
         let found = PartVerdicts::read(&store, part.id, &digest).expect("answered");
         assert_eq!(found.as_ref(), Some(&verdicts));
-        assert_eq!(verdicts.find(0, 1 << 40), Some(DuplicateKind::Near));
-        assert_eq!(verdicts.find(2, 7), Some(DuplicateKind::Exact));
+        let found = |index, kind| Some(FoundVerdict { index, kind });
+        assert_eq!(verdicts.find(0, 1 << 40), found(0, DuplicateKind::Near));
+        assert_eq!(verdicts.find(2, 7), found(1, DuplicateKind::Exact));
         assert_eq!((verdicts.find(1, 7), verdicts.find(2, 8)), (None, None));
         store.put("verdicts/part-00003.bin", &[0; 34]).expect("written");
         assert_eq!(PartVerdicts::read(&store, part.id, &digest).expect("answered"), None);

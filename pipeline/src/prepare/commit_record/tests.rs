@@ -34,6 +34,7 @@ fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
         train: vec![shard],
         valid: Vec::new(),
         documents: None,
+        removed: None,
         report: CorpusReport::default(),
         lines: 0,
         examples: Vec::new(),

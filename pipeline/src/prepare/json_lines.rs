@@ -1,0 +1,114 @@
+//! Objects of JSON lines, compressed with zstd: written and read one line at a time.
+
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::marker::PhantomData;
+
+use schemas::manifest::FileEntry;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use store::{ObjectWriter, Store};
+
+use crate::shard::writer::Hashing;
+use crate::{Error, Result};
+
+/// Suffix of the names.
+pub(super) const SUFFIX: &str = ".jsonl.zst";
+
+/// Compression level. The lines are similar, so a higher one gains little.
+const LEVEL: i32 = 1;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writer of an object.
+pub(super) struct LinesWriter {
+    name: String,
+    encoder: zstd::Encoder<'static, Hashing>,
+    line: Vec<u8>,
+}
+
+impl LinesWriter {
+    /// Begins an object.
+    pub(super) fn begin(store: &Store, name: String) -> Result<Self> {
+        let object = Hashing { put: store.writer(&name)?, hasher: blake3::Hasher::new() };
+        Ok(Self { name, encoder: zstd::Encoder::new(object, LEVEL)?, line: Vec::new() })
+    }
+
+    /// Adds a line.
+    pub(super) fn push(&mut self, line: &impl Serialize) -> Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, line).expect("plain values, in memory");
+        self.line.push(b'\n');
+        Ok(self.encoder.write_all(&self.line)?)
+    }
+
+    /// Completes the object. The caller commits it.
+    pub(super) fn finish(self) -> Result<(FileEntry, ObjectWriter)> {
+        let object = self.encoder.finish()?;
+        let blake3 = object.hasher.finalize().to_hex().to_string();
+        Ok((FileEntry { path: self.name, blake3 }, object.put))
+    }
+}
+
+/// Whether an object is there as it was written.
+pub(super) fn is_intact(store: &Store, name: &str, blake3: &str) -> Result<bool> {
+    let Some(found) = store.head(name)? else { return Ok(false) };
+    Ok(store.hash(name, found.bytes)?.to_hex().as_str() == blake3)
+}
+
+/// Reader of an object.
+pub(super) struct LinesReader<T> {
+    place: String,
+    lines: BufReader<zstd::Decoder<'static, BufReader<ObjectReader>>>,
+    line: Vec<u8>,
+    of: PhantomData<T>,
+}
+
+impl<T> LinesReader<T> {
+    /// Opens an object.
+    pub(super) fn open(store: &Store, name: &str) -> Result<Self> {
+        let bytes = store.head(name)?.map_or(0, |found| found.bytes);
+        let object = ObjectReader { store: store.clone(), name: name.to_owned(), next: 0, bytes };
+        let decoder = zstd::Decoder::with_buffer(BufReader::with_capacity(PIECE_BYTES, object))?;
+        Ok(Self { place: store.place(name), lines: BufReader::new(decoder), line: Vec::new(), of: PhantomData })
+    }
+
+    /// Skips the next line. Returns false at the end.
+    pub(super) fn skip(&mut self) -> Result<bool> {
+        self.line.clear();
+        Ok(self.lines.read_until(b'\n', &mut self.line).map_err(|error| self.damaged(&error))? > 0)
+    }
+
+    fn damaged(&self, error: &dyn std::fmt::Display) -> Error {
+        let message = format!("damaged: {error}; run `cloze verify --repair`");
+        Error::Shard { place: self.place.clone(), group: None, message }
+    }
+}
+
+impl<T: DeserializeOwned> LinesReader<T> {
+    /// Reads the next line. Returns `None` at the end.
+    pub(super) fn read(&mut self) -> Result<Option<T>> {
+        if !self.skip()? {
+            return Ok(None);
+        }
+        serde_json::from_slice(&self.line).map(Some).map_err(|error| self.damaged(&error))
+    }
+}
+
+/// Reader of the bytes of an object.
+struct ObjectReader {
+    store: Store,
+    name: String,
+    next: u64,
+    bytes: u64,
+}
+
+impl Read for ObjectReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = (self.bytes - self.next).min(buffer.len() as u64);
+        let piece = self.store.get_range(&self.name, self.next..self.next + count)?;
+        buffer[..piece.len()].copy_from_slice(&piece);
+        self.next += count;
+        Ok(piece.len())
+    }
+}
