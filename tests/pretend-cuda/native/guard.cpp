@@ -55,6 +55,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     static std::atomic<size_t> given{0};
     return stream(1 + given++ % (kStreams - 1));
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return native_handle(id(stream)); }
   c10::Stream getNewStream(c10::Device device, int) const override { return getStreamFromGlobalPool(device, false); }
   c10::Stream exchangeStream(c10::Stream to) const override { return stream(exchange_stream(id(to))); }
   bool queryStream(const c10::Stream& stream) const override { return know(id(stream)), true; }

@@ -3,6 +3,7 @@
 #include "counters.cpp"
 #include "order.cpp"
 #include "memory.cpp"
+#include "nccl.cpp"
 #include "guard.cpp"
 #include "hooks.cpp"
 #include "call.cpp"

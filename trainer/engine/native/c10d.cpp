@@ -79,7 +79,8 @@ void check_flat(const char* what, const at::Tensor& tensor) {
 extern "C" {
 
 // Connects to the store, and serves it first if `serves` is set. Port 0 lets the system choose.
-int cloze_store_open(const char* host, uint16_t port, int serves, const char* prefix, int64_t timeout_ms, Store** store) {
+int cloze_store_open(const char* host, uint16_t port, int serves, const char* prefix, int64_t timeout_ms,
+                     Store** store) {
   return guarded([&] {
     c10d::TCPStoreOptions options;
     options.port = port;

@@ -7,9 +7,9 @@
 //! | other MPI | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALRANKID`, `PMI_LOCAL_RANK` | as torchrun |
 //! | `srun` | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_LOCALID` | first host of the step |
 //!
-//! The first row whose variables are set is used, and an empty variable is unset. `RANK` must agree with the other rows,
-//! unless torchrun set it: a launcher inside `srun` starts other processes than `srun`. `mpirun` uses `srun` for its own
-//! daemons, so the rows of MPI and of Slurm are not compared.
+//! The first row whose variables are set is used, and an empty variable is unset. `RANK` must agree with the other
+//! rows, unless torchrun set it: a launcher inside `srun` starts other processes than `srun`. `mpirun` uses `srun` for
+//! its own daemons, so the rows of MPI and of Slurm are not compared.
 //!
 //! A Slurm batch script also has `SLURM_PROCID=0` and `SLURM_NTASKS=n`, but is a single process. Only the tasks that
 //! `srun` starts have `SLURM_STEP_ID` (Slurm 22.05), and interactive shells of `salloc` have a reserved one.

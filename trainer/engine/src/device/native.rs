@@ -7,6 +7,7 @@ pub(crate) mod dropout;
 pub(crate) mod facts;
 pub(crate) mod linear;
 pub(crate) mod marks;
+pub(crate) mod nccl;
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 

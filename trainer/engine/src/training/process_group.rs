@@ -1,17 +1,20 @@
 //! Interface between the processes that train one model together.
 //!
 //! Each process takes its share of the micro-batches of every step. The denominators of sums, the rows of a step, the
-//! gradients, the reported numbers and the decision to stop depend on all ranks. [`SingleProcess`] returns its own values.
-//! [`connect`] connects several processes through libtorch's c10d.
+//! gradients, the reported numbers and the decision to stop depend on all ranks. [`SingleProcess`] returns its own
+//! values. [`connect`] connects several processes through libtorch's c10d.
 //!
-//! Every rank must make the same calls in the same order. If a rank fails, ends or does not answer, the calls of all other
-//! ranks return an error that names it.
+//! Every rank must make the same calls in the same order. If a rank fails, ends or does not answer, the calls of all
+//! other ranks return an error that names it.
 
 mod c10d;
+mod device_operations;
 mod failure;
 mod frame;
+mod link;
 mod monitor;
 mod rendezvous;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -75,8 +78,8 @@ pub trait ProcessGroup: fmt::Debug + Send {
         Ok(())
     }
 
-    /// Returns the digests of all rows of a step, in the order of the stream. `own` are the digests of this rank's rows,
-    /// one list for each of its micro-batches.
+    /// Returns the digests of all rows of a step, in the order of the stream. `own` are the digests of this rank's
+    /// rows, one list for each of its micro-batches.
     fn rows(&self, own: &[&[blake3::Hash]]) -> Result<Vec<blake3::Hash>, Error> {
         let all = self.gather("row digests", &frame::encode_digests(own))?;
         let ranks: Vec<_> = all.iter().map(|bytes| frame::decode_digests(bytes)).collect::<Result<_, _>>()?;
@@ -99,7 +102,8 @@ pub trait PendingReduction: fmt::Debug + Send {
 }
 
 impl dyn ProcessGroup + '_ {
-    /// Returns a decision that rank 0 makes for all ranks, such as one by its clock or its files. `T` must survive JSON.
+    /// Returns a decision that rank 0 makes for all ranks, such as one by its clock or its files. `T` must survive
+    /// JSON.
     ///
     /// # Errors
     /// On every rank, if the decision of rank 0 fails.
@@ -108,6 +112,9 @@ impl dyn ProcessGroup + '_ {
         what: &'static str,
         decision: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
+        if self.share().ranks() == 1 {
+            return decision();
+        }
         if !self.share().is_first() {
             let bytes = self.broadcast(what, &[])?;
             let decided: Result<T, String> = serde_json::from_slice(&bytes)
@@ -120,6 +127,25 @@ impl dyn ProcessGroup + '_ {
             .map_err(|error| Error::Foreign(format!("{what} cannot be sent to the other ranks: {error}").into()))?;
         self.broadcast(what, &bytes)?;
         decided
+    }
+}
+
+impl dyn ProcessGroup + '_ {
+    /// Runs `work` on rank 0, which may change files, then on the other ranks. Returns its result of this rank.
+    ///
+    /// # Errors
+    /// On every rank, if the work of rank 0 fails.
+    pub fn first_then_all<T>(
+        &self,
+        what: &'static str,
+        mut work: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut first = None;
+        self.decide(what, || {
+            first = Some(work()?);
+            Ok(())
+        })?;
+        first.map_or_else(work, Ok)
     }
 }
 

@@ -3,26 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use schemas::RankShard;
 use tch::{Device, Kind, Tensor};
 use trainer_plan::Error;
 use trainer_plan::launch::Launch;
 
-use super::failure::{Cause, error};
+use super::device_operations::DeviceOperations;
+use super::failure::{Cause, error, reason};
 use super::frame::{self, Exchange, Frame};
-use super::monitor::{EndGuard, Limits, Monitor, Shared};
+use super::link::{Link, Operation};
+use super::monitor::{EndGuard, Monitor};
 use super::rendezvous::{self, Joined};
+use super::shared::{Limits, Shared};
 use super::{PendingReduction, ProcessGroup, SingleProcess};
 use crate::device::native::CheckStatus as _;
 use crate::device::native::c10d::{GlooGroup, Work};
+use crate::device::native::nccl::{DeviceWork, NcclGroup, NcclId};
 
-/// Interval of looks for a failure of another rank, while this one waits.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Connects the ranks of a run. `limit` is the time for joining, and within which every rank ends if one of them fails or
-/// does not answer; `None`: no limit.
+/// Connects the ranks of a run. `limit` is the time for joining, and within which every rank ends if one of them fails
+/// or does not answer; `None`: no limit.
 ///
 /// # Errors
 /// Names the ranks that did not join, or the reason why this one cannot.
@@ -44,22 +45,6 @@ pub(super) struct C10dGroup {
     has_finished: AtomicBool,
 }
 
-/// Wait for operations, and their failures.
-#[derive(Clone, Debug)]
-struct Link {
-    shared: Arc<Shared>,
-    limits: Limits,
-    rank: u32,
-    store: String,
-}
-
-/// Operation that has started.
-#[derive(Debug)]
-struct Operation {
-    number: u64,
-    name: String,
-}
-
 impl C10dGroup {
     /// Joins the other ranks.
     pub(super) fn join(launch: &Launch, limit: Option<Duration>) -> Result<Self, Error> {
@@ -70,14 +55,13 @@ impl C10dGroup {
         let of_thread = launch.clone();
         let thread = runtime::spawn("process-group", move || {
             let _end = EndGuard(Arc::clone(&shared));
-            let store = match rendezvous::join(&of_thread, limits.total) {
-                Ok(Joined { store, group }) => sender.send(Ok(group)).map(|()| store),
+            let (store, group) = match rendezvous::join(&of_thread, limits.total) {
+                Ok(Joined { store, group }) => (store, group),
                 Err(problem) => return drop(sender.send(Err(problem))),
             };
             // Without a receiver, the group has ended.
-            let Ok(store) = store else { return };
-            if let Err(problem) = Monitor::new(shared, store, &of_thread, limits).watch() {
-                tracing::debug!(%problem, "process group: the store does not answer");
+            if sender.send(Ok(group)).is_ok() {
+                Monitor::new(shared, store, &of_thread, limits).watch();
             }
         });
         thread.map_err(|problem| error(format!("{}: {problem}", launch.share())))?;
@@ -89,6 +73,29 @@ impl C10dGroup {
         let group = Some(joined.map_err(silent)??);
         let has_finished = AtomicBool::new(false);
         Ok(Self { share: launch.share(), world_size: launch.world_size, link, group, has_finished })
+    }
+
+    /// Returns the operations of the CUDA device. The first call connects the devices of all ranks by NCCL.
+    fn device_operations(&self, device: Device) -> Result<&DeviceOperations, Error> {
+        if let Some(operations) = self.link.shared.device.get() {
+            return Ok(operations);
+        }
+        let own = if self.share.is_first() { NcclId::new()?.bytes().to_vec() } else { Vec::new() };
+        let id = NcclId::from_bytes(&self.broadcast("the id of NCCL", &own)?);
+        let id = id.ok_or_else(|| error("the id of NCCL of rank 0 has a wrong length"))?;
+        let operation = self.link.start("the connection of the devices".to_owned())?;
+        let (sender, receiver) = sync_channel(1);
+        let rank = self.link.rank;
+        let world_size = self.world_size;
+        // NCCL waits without a limit.
+        let connect = move || drop(sender.send(NcclGroup::connect(&id, rank, world_size, device)));
+        runtime::spawn("nccl", connect).map_err(|problem| error(format!("{}: {problem}", self.share)))?;
+        let group = self.link.wait_for(&operation, |limit| match receiver.recv_timeout(limit) {
+            Ok(connected) => connected.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(error("the thread that connects the device has panicked")),
+        })?;
+        Ok(self.link.shared.device.get_or_init(|| DeviceOperations::new(group)))
     }
 
     fn group(&self) -> &GlooGroup {
@@ -145,12 +152,24 @@ impl ProcessGroup for C10dGroup {
 
     fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
         let is_fit = matches!(tensor.kind(), Kind::Float | Kind::BFloat16 | Kind::Double | Kind::Int64);
-        if !is_fit || tensor.device() != Device::Cpu {
-            return Err(error(format!("{what}: no all-reduce of {:?} on {:?}", tensor.kind(), tensor.device())));
+        let refused = || error(format!("{what}: no all-reduce of {:?} on {:?}", tensor.kind(), tensor.device()));
+        let name = format!("the all-reduce of {what}");
+        match tensor.device() {
+            _ if !is_fit => Err(refused()),
+            Device::Cpu => {
+                let operation = self.link.start(name)?;
+                let work = self.group().all_reduce(tensor)?;
+                Ok(Box::new(Reduction { link: self.link.clone(), work, operation }))
+            }
+            device @ Device::Cuda(_) => {
+                let operations = self.device_operations(device)?;
+                let operation = self.link.start(name)?;
+                let started = operations.all_reduce(tensor, operation.number, &operation.name);
+                let work = started.map_err(|problem| self.link.fail(&operation, reason(&problem)))?;
+                Ok(Box::new(DeviceReduction { link: self.link.clone(), work }))
+            }
+            _ => Err(refused()),
         }
-        let operation = self.link.start(format!("the all-reduce of {what}"))?;
-        let work = self.group().all_reduce(tensor)?;
-        Ok(Box::new(Reduction { link: self.link.clone(), work, operation }))
     }
 
     fn abort(&self, reason: &str) {
@@ -173,52 +192,9 @@ impl Drop for C10dGroup {
                 self.abort("it stopped before the end of the run; the cause is in its log");
             }
             std::mem::forget(self.group.take());
+            self.link.shared.device.get().into_iter().for_each(DeviceOperations::abort);
         }
         self.link.shared.close(grace);
-    }
-}
-
-impl Link {
-    /// Begins an operation, unless a rank has failed.
-    fn start(&self, name: String) -> Result<Operation, Error> {
-        match self.shared.verdict() {
-            Some(verdict) => Err(verdict),
-            None => Ok(Operation { number: self.shared.start(&name), name }),
-        }
-    }
-
-    /// Waits for the end of an operation.
-    fn wait(&self, work: &Work, operation: &Operation) -> Result<(), Error> {
-        self.shared.set_waiting(true);
-        let begun = Instant::now();
-        let limit = self.limits.operation();
-        loop {
-            match work.wait(LOOK) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(problem) => return Err(self.fail(operation, reason(&problem))),
-            }
-            if let Some(verdict) = self.shared.verdict() {
-                return Err(verdict);
-            }
-            if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
-                return Err(self.fail(operation, format!("no answer for {} s", limit.as_secs_f64())));
-            }
-        }
-        self.shared.set_waiting(false);
-        Ok(())
-    }
-
-    /// Reports a failed operation, and returns the error that names the rank which caused the failure.
-    fn fail(&self, operation: &Operation, message: String) -> Error {
-        let Operation { number, name } = operation;
-        let alone = format!(
-            "rank {} waited in operation {number}, {name}: {message}; {} does not answer either: its process has ended or is \
-             stopped, or there is no connection to its host",
-            self.rank, self.store
-        );
-        let cause = Cause::Operation { number: *number, operation: name.clone(), message };
-        self.shared.report(cause, 2 * self.limits.grace).unwrap_or_else(|| error(alone))
     }
 }
 
@@ -236,15 +212,19 @@ impl PendingReduction for Reduction {
     }
 }
 
-/// Returns the message of an operation without Gloo's place in its source.
-fn reason(problem: &Error) -> String {
-    let message = match problem {
-        Error::Native(message) => message.clone(),
-        other => other.to_string(),
-    };
-    match message.strip_prefix("[/").and_then(|message| message.split_once("] ")) {
-        Some((_, message)) => message.to_owned(),
-        None => message,
+/// All-reduce of a tensor on a CUDA device.
+#[derive(Debug)]
+struct DeviceReduction {
+    link: Link,
+    work: Arc<DeviceWork>,
+}
+
+impl PendingReduction for DeviceReduction {
+    fn wait(self: Box<Self>) -> Result<(), Error> {
+        match self.link.shared.verdict() {
+            Some(verdict) => Err(verdict),
+            None => self.work.order(),
+        }
     }
 }
 

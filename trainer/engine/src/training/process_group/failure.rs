@@ -1,8 +1,8 @@
 //! Reports about failed operations, and the verdict on the rank that caused a failure.
 //!
-//! If a rank dies, its neighbors notice first, and end; then their neighbors notice, and would name the wrong rank. So the
-//! first rank that notices a failure asks all ranks for their state. Ranks that do not answer, or did not come to the
-//! operation, caused the failure.
+//! If a rank dies, its neighbors notice first, and end; then their neighbors notice, and would name the wrong rank. So
+//! the first rank that notices a failure asks all ranks for their state. Ranks that do not answer, or did not come to
+//! the operation, caused the failure.
 
 use serde::{Deserialize, Serialize};
 use trainer_plan::Error;
@@ -38,6 +38,21 @@ pub(super) enum Cause {
         /// Message of c10d, or the exceeded limit.
         message: String,
     },
+}
+
+impl Cause {
+    /// Returns the error of a rank that cannot ask the others, because the store does not answer either.
+    pub(super) fn without_store(&self, rank: u32, store: &str) -> String {
+        let store = format!(
+            "{store} does not answer either: its process has ended or is stopped, or there is no connection to its host"
+        );
+        match self {
+            Self::End { message } => format!("rank {rank} failed: {message}; {store}"),
+            Self::Operation { number, operation, message } => {
+                format!("rank {rank} waited in operation {number}, {operation}: {message}; {store}")
+            }
+        }
+    }
 }
 
 /// State of a rank at a failure.
@@ -136,6 +151,18 @@ pub(super) fn short_list(ranks: &[u32]) -> String {
 /// Returns the first line of a message, shortened. The rest is a C++ backtrace.
 fn shortened(message: &str) -> String {
     message.lines().next().unwrap_or_default().chars().take(MAX_MESSAGE).collect()
+}
+
+/// Returns the message of an operation without Gloo's place in its source.
+pub(super) fn reason(problem: &Error) -> String {
+    let message = match problem {
+        Error::Native(message) => message.clone(),
+        other => other.to_string(),
+    };
+    match message.strip_prefix("[/").and_then(|message| message.split_once("] ")) {
+        Some((_, message)) => message.to_owned(),
+        None => message,
+    }
 }
 
 /// Error of a failure that concerns several ranks.

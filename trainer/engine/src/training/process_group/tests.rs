@@ -1,3 +1,4 @@
+mod device;
 mod failures;
 mod processes;
 
@@ -52,18 +53,18 @@ fn on_ranks<T: Send + 'static>(
 
 #[test]
 fn one_process_keeps_the_contract() {
-    assert_keeps_contract(0, &SingleProcess);
+    assert_keeps_contract(0, &SingleProcess, Device::Cpu);
 }
 
 #[test]
 fn ranks_over_c10d_keep_the_contract() {
     for world_size in 1..=3 {
-        on_ranks(world_size, NO_LIMIT, assert_keeps_contract);
+        on_ranks(world_size, NO_LIMIT, |rank, group| assert_keeps_contract(rank, group, Device::Cpu));
     }
 }
 
-/// Contract of a process group. Every rank runs it.
-fn assert_keeps_contract(rank: u64, group: &dyn ProcessGroup) {
+/// Contract of a process group with tensors on `device`. Every rank runs it.
+fn assert_keeps_contract(rank: u64, group: &dyn ProcessGroup, device: Device) {
     let share = group.share();
     let ranks = u64::from(share.ranks());
     assert_eq!(share.in_stream(0), rank);
@@ -71,7 +72,7 @@ fn assert_keeps_contract(rank: u64, group: &dyn ProcessGroup) {
     rows_are_in_the_order_of_the_stream(group);
     first_stop_request_counts(rank, ranks, group);
     rank_zero_decides(rank, group);
-    tensors_are_summed(rank, ranks, group);
+    tensors_are_summed(rank, ranks, group, device);
     group.finish().expect("all ranks come to the end");
 }
 
@@ -130,11 +131,11 @@ fn rank_zero_decides(rank: u64, group: &dyn ProcessGroup) {
     assert_eq!(error, if rank == 0 { "no file" } else { "the decision of rank 0: no file" });
 }
 
-#[expect(clippy::disallowed_methods, reason = "reads results in host memory")]
-fn tensors_are_summed(rank: u64, ranks: u64, group: &dyn ProcessGroup) {
+#[expect(clippy::disallowed_methods, reason = "reads results")]
+fn tensors_are_summed(rank: u64, ranks: u64, group: &dyn ProcessGroup, device: Device) {
     let own = i64::try_from(rank).expect("few ranks") + 1;
     let kinds = [Kind::Float, Kind::BFloat16, Kind::Double, Kind::Int64];
-    let tensors = kinds.map(|kind| Tensor::full([3, 1000], own, (kind, Device::Cpu)));
+    let tensors = kinds.map(|kind| Tensor::full([3, 1000], own, (kind, device)));
     let pending = tensors.each_ref().map(|tensor| group.all_reduce("gradients", tensor).expect("started"));
     for pending in pending {
         pending.wait().expect("summed");
@@ -144,6 +145,6 @@ fn tensors_are_summed(rank: u64, ranks: u64, group: &dyn ProcessGroup) {
         let [least, most] = [tensor.min(), tensor.max()].map(|it| it.double_value(&[]));
         assert_eq!((least, most), (sum, sum), "{:?}", tensor.kind());
     }
-    let empty = Tensor::zeros([0], (Kind::Float, Device::Cpu));
+    let empty = Tensor::zeros([0], (Kind::Float, device));
     group.all_reduce("nothing", &empty).expect("started").wait().expect("nothing to sum");
 }
