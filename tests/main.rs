@@ -34,6 +34,7 @@ mod profile;
 mod profile_page;
 mod prompts;
 mod recipes;
+mod remote_runs;
 mod resume;
 mod run_changes;
 mod run_output;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use parquet::arrow::ArrowWriter;
 use remote_store::{StoreOptions, open_with};
 use store::{Holder, LeaseConfig, Lock};
 use testkit::servers::azure;
-use testkit::servers::http::{Request, Response, serve};
+use testkit::servers::http::{Response, serve};
 use testkit::servers::s3::{self, S3};
 use testkit::{Home, Outcome, Running, files};
 
@@ -24,13 +23,13 @@ const PARTS: [&str; 2] = ["--set", "prepare.part_bytes=2000"];
 type Objects = BTreeMap<String, Vec<u8>>;
 
 /// Environment of a program.
-type Variables = BTreeMap<String, String>;
+pub(crate) type Variables = BTreeMap<String, String>;
 
 fn variables<const N: usize>(pairs: [(&str, String); N]) -> Variables {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn s3_variables(server: &S3) -> Variables {
+pub(crate) fn s3_variables(server: &S3) -> Variables {
     s3::environment(&server.address)
 }
 
@@ -39,25 +38,25 @@ fn with_variables(mut command: Command, variables: &Variables) -> Command {
     command
 }
 
-fn run(home: &Home, args: &[&str], variables: &Variables) -> Outcome {
+pub(crate) fn run(home: &Home, args: &[&str], variables: &Variables) -> Outcome {
     Outcome::new(with_variables(home.command(args), variables).output().expect("the program starts"))
 }
 
 #[track_caller]
-fn run_ok(home: &Home, args: &[&str], variables: &Variables) -> Outcome {
+pub(crate) fn run_ok(home: &Home, args: &[&str], variables: &Variables) -> Outcome {
     let outcome = run(home, args, variables);
     assert_eq!(outcome.code, Some(0), "cloze {args:?}\n{outcome}");
     outcome
 }
 
 /// Starts a program whose output is read while it runs.
-fn start(home: &Home, args: &[&str], variables: &Variables) -> Running {
+pub(crate) fn start(home: &Home, args: &[&str], variables: &Variables) -> Running {
     let mut command = with_variables(home.command(args), variables);
     Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts"))
 }
 
 /// Returns a folder with a corpus, a tokenizer and the dataset of several parts that the tests compare with.
-fn prepared() -> Home {
+pub(crate) fn prepared() -> Home {
     let home = Home::with_corpus(60);
     home.run_ok(&["tokenizer", "train"]);
     home.run_ok(&[&["prepare"], &PARTS[..]].concat());
@@ -280,80 +279,6 @@ fn parts_are_leased_on_a_store() {
     run_ok(&home, &verb(&["finalize"]), &variables);
     assert_same(&data(&server), &expected);
     assert!(server.state().objects.keys().all(|key| !key.contains("/leases/")), "the leases are removed");
-}
-
-/// Holds the first request that a condition selects.
-struct Gate {
-    held: Receiver<()>,
-    open: SyncSender<()>,
-}
-
-/// Starts a server and a gate for one request. Requests of other connections are answered meanwhile.
-fn gated(is_held: impl Fn(&Request) -> bool + Send + Sync + 'static) -> (S3, Gate) {
-    let (hold, held) = sync_channel(1);
-    let (open, opened) = sync_channel(1);
-    let pending = Mutex::new(Some((hold, opened)));
-    let server = S3::start_with(move |request| {
-        let pending = if is_held(request) { pending.lock().expect("no panic").take() } else { None };
-        if let Some((hold, opened)) = pending {
-            hold.send(()).expect("the test waits");
-            // A test that fails drops the sender.
-            let _ = opened.recv();
-        }
-    });
-    (server, Gate { held, open })
-}
-
-fn train<'a>(folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let sets = ["report.every_steps=1", "train.steps=12", "validation.every_steps=8", "checkpoints.every_steps=4"];
-    let sets = sets.into_iter().flat_map(|set| ["--set", set]);
-    ["train", "--set", folder].into_iter().chain(sets).chain(more.iter().copied()).collect()
-}
-
-/// Steps continue while a checkpoint is uploaded; the checkpoint does not count before it is complete; a stop object
-/// stops the run; the resumed run equals one that was not stopped.
-#[test]
-fn a_run_on_a_store_uploads_checkpoints_in_the_background_and_obeys_a_stop_object() {
-    let home = prepared();
-    home.run_ok(&train("run.folder=whole", &[]));
-    let step_4 = "/bucket/run/checkpoints/step-00000004";
-    let (server, gate) =
-        gated(move |request| request.method == "PUT" && request.path == format!("{step_4}/main.safetensors"));
-    let variables = s3_variables(&server);
-    let mut running = start(&home, &train("run.folder=s3://bucket/run", &["--slow", "checkpoint@2"]), &variables);
-    gate.held.recv().expect("the upload begins");
-    running.wait_for_step(7);
-    let has = |name: &str| server.state().objects.contains_key(&format!("run/{name}"));
-    let first = format!("{}/state.json", step_4.trim_start_matches("/bucket/run/"));
-    assert!(!has("checkpoints/latest") && !has(&first), "it is not complete");
-    gate.open.send(()).expect("the server waits");
-    running.wait_for_line("holding phase `checkpoint`");
-    server.state().objects.insert("run/stop".to_owned(), Vec::new());
-    let outcome = running.end();
-    assert_eq!(outcome.code, Some(143), "{outcome}");
-    assert!(!has("stop"), "a stop object that was obeyed is removed\n{outcome}");
-
-    // Of each checkpoint the state is the last object, and `latest` follows it.
-    let puts: Vec<String> = {
-        let state = server.state();
-        let puts = state.requests.iter().filter_map(|request| request.strip_prefix("PUT /bucket/run/checkpoints/"));
-        puts.map(|name| name.trim_end_matches('?').to_owned()).collect()
-    };
-    let at = |name: &str| puts.iter().position(|put| put == name).unwrap_or_else(|| panic!("{name}: {puts:#?}"));
-    for step in ["step-00000004", "step-00000008"] {
-        let state = at(&format!("{step}/state.json"));
-        assert!(puts[state + 1..].iter().all(|put| !put.starts_with(&format!("{step}/"))), "{puts:#?}");
-        assert!(
-            at(&format!("{step}/main.safetensors")) < state && at(&format!("{step}/optimizer.safetensors")) < state
-        );
-        assert!(puts[state..].contains(&"latest".to_owned()), "{puts:#?}");
-    }
-    assert!(at("latest") > at("step-00000004/state.json"), "{puts:#?}");
-
-    run_ok(&home, &train("run.folder=s3://bucket/run", &[]), &variables);
-    let last = "checkpoints/step-00000012/main.safetensors";
-    let whole = std::fs::read(home.join("whole").join(last)).expect("saved");
-    assert!(server.state().objects[&format!("run/{last}")] == whole, "it ends as if it had not been stopped");
 }
 
 /// A scheduler tries again after 1, and not after 2.
