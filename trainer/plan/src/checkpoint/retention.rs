@@ -247,19 +247,29 @@ pub fn point_at(checkpoints: &Store, newest: Option<Step>) -> std::io::Result<()
     }
 }
 
-/// Removes all objects of a checkpoint. The state is removed first, so that the folder is no longer a checkpoint.
+/// Removes all objects of a checkpoint.
 pub(super) fn clear(checkpoint: &Store) -> std::io::Result<()> {
-    empty(checkpoint)?;
-    checkpoint.delete_all("")
+    remove_objects(checkpoint, |_| true)
 }
 
-/// Removes all objects of a checkpoint except the pin, which also applies to a later checkpoint of the same step. The
-/// state is removed first, then the file by which `transformers` recognizes a model.
+/// Removes all objects of a checkpoint except the pin, which also applies to a later checkpoint of the same step.
 pub fn empty(checkpoint: &Store) -> std::io::Result<()> {
-    checkpoint.delete(STATE_FILE)?;
-    checkpoint.delete(CONFIG_FILE)?;
-    let others = checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE);
-    others.rev().try_for_each(|entry| checkpoint.delete(&entry.name))
+    remove_objects(checkpoint, |name| name != PINNED_FILE)
+}
+
+/// Removes the selected objects of a checkpoint. The state is removed first, so that the folder is no longer a
+/// checkpoint, then the file by which `transformers` recognizes a model.
+fn remove_objects(checkpoint: &Store, is_removed: impl Fn(&str) -> bool) -> std::io::Result<()> {
+    let entries = checkpoint.list("")?;
+    for first in [STATE_FILE, CONFIG_FILE] {
+        // A folder does not list a file of that name that is not a regular file.
+        if checkpoint.local().is_some() || entries.iter().any(|entry| entry.name == first) {
+            checkpoint.delete(first)?;
+        }
+    }
+    let others = entries.into_iter().map(|entry| entry.name);
+    let others = others.filter(|name| ![STATE_FILE, CONFIG_FILE].contains(&&**name) && is_removed(name));
+    others.rev().try_for_each(|name| checkpoint.delete(&name))
 }
 
 /// Renames the state of a damaged checkpoint to `damaged.json`, so that the folder is no longer a checkpoint.
@@ -297,11 +307,15 @@ pub fn invalidate(run: &Store, is_invalid: impl Fn(&State) -> bool) -> Result<()
     Ok(())
 }
 
-/// Reads the inputs of the retention rule for every checkpoint.
-pub(super) fn candidates(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<Vec<Candidate>> {
-    let whole = list(checkpoints)?.into_iter().filter(|(_, form)| *form == CheckpointForm::Whole);
+/// Reads the inputs of the retention rule for every checkpoint of a listing.
+fn candidates(
+    checkpoints: &Store,
+    listed: &BTreeMap<Reverse<Step>, CheckpointForm>,
+    rules: &CheckpointConfig,
+) -> std::io::Result<Vec<Candidate>> {
+    let whole = listed.iter().filter(|(_, form)| **form == CheckpointForm::Whole);
     whole
-        .map(|(Reverse(step), _)| {
+        .map(|(&Reverse(step), _)| {
             let checkpoint = checkpoints.prefixed(&folder_name(step));
             // The rule reads the scores only for `keep_best`.
             let figures = if rules.keep_best > 0 { figures(&checkpoint, step)? } else { BTreeMap::new() };
@@ -316,12 +330,13 @@ pub(super) fn candidates(checkpoints: &Store, rules: &CheckpointConfig) -> std::
 ///
 /// A damaged or unfinished folder stays until it is older than the oldest of the `keep` newest checkpoints.
 pub fn retain(checkpoints: &Store, rules: &CheckpointConfig, judged: Option<Step>) -> std::io::Result<()> {
-    let candidates = candidates(checkpoints, rules)?;
+    let listed = list(checkpoints)?;
+    let candidates = candidates(checkpoints, &listed, rules)?;
     let rollback_target =
         candidates.iter().map(|it| it.step).filter(|step| judged.is_some_and(|judged| *step <= judged)).max();
     let reasons = reasons(rules, &candidates);
     let newest = reasons.iter().find(|(_, why)| why.contains(&KeepReason::Newest)).map(|(&step, _)| step);
-    for (Reverse(step), form) in list(checkpoints)?.into_iter().rev() {
+    for (Reverse(step), form) in listed.into_iter().rev() {
         let is_removed = match form {
             CheckpointForm::Whole => reasons.get(&step).is_some_and(Vec::is_empty) && rollback_target != Some(step),
             CheckpointForm::SetAside | CheckpointForm::Unfinished => newest.is_some_and(|oldest| step < oldest),
