@@ -120,7 +120,7 @@ impl Plan {
         troubles: SourceProblems,
     ) -> anyhow::Result<Self> {
         if purpose != Purpose::Model {
-            parsed.report(parsed.config.prepare.problems());
+            parsed.report(parsed.config.corpus_problems());
         }
         parsed.report(parsed.config.source_problems());
         parsed.report(parsed.config.serve.problems());

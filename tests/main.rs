@@ -39,6 +39,7 @@ mod resume;
 mod run_changes;
 mod run_output;
 mod scaling;
+mod source_settings;
 mod spike_analysis;
 mod stops;
 mod streamed;

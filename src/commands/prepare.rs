@@ -171,23 +171,24 @@ fn all(
     every: Option<Duration>,
     mut once: impl FnMut(&PrepareConfig) -> pipeline::Result<()>,
 ) -> anyhow::Result<()> {
+    let mut once = |corpus: &NamedCorpus| once(&corpus.prepare).map_err(|error| corpus.with_own_keys(error));
     if let Some(every) = every {
-        let config = only_corpus(corpora, "--watch")?;
-        return watch::run(config, every, || once(config));
+        let corpus = only_corpus(corpora, "--watch")?;
+        return watch::run(&corpus.prepare, every, || once(corpus));
     }
-    for NamedCorpus { source, prepare, .. } in corpora {
-        if let (Some(source), 2..) = (source, corpora.len()) {
+    for corpus in corpora {
+        if let (Some(source), 2..) = (&corpus.source, corpora.len()) {
             outcome(format_args!("source {source}"));
         }
-        once(prepare)?;
+        once(corpus)?;
     }
     Ok(())
 }
 
 /// The only corpus, for actions on one corpus.
-fn only_corpus<'a>(corpora: &'a [NamedCorpus], what: &str) -> Result<&'a PrepareConfig, Usage> {
+fn only_corpus<'a>(corpora: &'a [NamedCorpus], what: &str) -> Result<&'a NamedCorpus, Usage> {
     match corpora {
-        [corpus] => Ok(&corpus.prepare),
+        [corpus] => Ok(corpus),
         several => {
             let names: Vec<&str> = several.iter().filter_map(|corpus| corpus.source.as_deref()).collect();
             Err(Usage(format!("{what}: name the source with `--source` ({})", names.join(", "))))
@@ -326,7 +327,7 @@ impl Observer for Killed<'_> {
 /// Removes a document from the corpus.
 fn forget_document(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
-    let config = only_corpus(&corpora, "forget")?;
+    let config = &only_corpus(&corpora, "forget")?.prepare;
     let clock = Clock::system();
     let mut watcher = Shared::listening(Dispatcher::start(Vec::new())?, None)?;
     let done =

@@ -19,24 +19,42 @@ pub struct NamedCorpus {
     pub(crate) source: Option<String>,
     /// Configuration of its preparation.
     pub prepare: PrepareConfig,
-    /// Whether the source has separate filters.
-    has_filters: bool,
+    /// Keys of `[prepare]` that the source replaces.
+    own_keys: Vec<&'static str>,
 }
 
 impl NamedCorpus {
     /// Replaces the key of a problem by the key of the source that the user wrote.
     fn named(&self, mut problem: Problem) -> Problem {
-        if let Some(source) = &self.source
-            && let Some(rest) = problem.key.strip_prefix("prepare.filters")
-            && self.has_filters
-        {
-            problem.key = format!("sources.{source}.filters{rest}");
-        } else if let Some(source) = &self.source
-            && let Some(key) = ["inputs", "format", "folder"].iter().find(|key| problem.key == format!("prepare.{key}"))
-        {
+        let Some(source) = &self.source else { return problem };
+        let key =
+            problem.key.strip_prefix("prepare.").filter(|key| self.own_keys.iter().any(|own| is_within(key, own)));
+        if let Some(key) = key {
             problem.key = format!("sources.{source}.{key}");
         }
         problem
+    }
+
+    /// Replaces the keys in an error of the preparation by those of the source that the user wrote.
+    pub(crate) fn with_own_keys(&self, error: pipeline::Error) -> pipeline::Error {
+        use pipeline::Error;
+        let Some(source) = &self.source else { return error };
+        let renamed = |message: String| {
+            self.own_keys.iter().fold(message, |message, key| {
+                ["`", "["].into_iter().fold(message, |message, mark| {
+                    message.replace(&format!("{mark}prepare.{key}"), &format!("{mark}sources.{source}.{key}"))
+                })
+            })
+        };
+        match error {
+            Error::Config(message) => Error::Config(renamed(message)),
+            Error::Corpus { path, line, message } => Error::Corpus { path, line, message: renamed(message) },
+            Error::UnusableFile { path, line, message } => {
+                Error::UnusableFile { path, line, message: renamed(message) }
+            }
+            Error::UnusableCorpus(message) => Error::UnusableCorpus(renamed(message)),
+            other => other,
+        }
     }
 }
 
@@ -80,19 +98,22 @@ impl Config {
         let of_sources = self.sources.iter().filter(|(_, source)| !source.inputs.is_empty());
         let named = |(name, source): (&String, &SourceConfig)| NamedCorpus {
             source: Some(name.clone()),
-            has_filters: source.filters.is_some(),
-            prepare: PrepareConfig {
-                inputs: source.inputs.clone(),
-                format: source.format.clone().unwrap_or_else(|| self.prepare.format.clone()),
-                folder: source.folder.clone(),
-                filters: source.filters.clone().unwrap_or_else(|| self.prepare.filters.clone()),
-                ..self.prepare.clone()
-            },
+            own_keys: source.own_keys(),
+            prepare: source.prepare(&self.prepare),
         };
         let of_sources: Vec<NamedCorpus> = of_sources.map(named).collect();
         let is_named = of_sources.is_empty() || !self.prepare.inputs.is_empty();
-        let alone = is_named.then(|| NamedCorpus { source: None, prepare: self.prepare.clone(), has_filters: false });
-        alone.into_iter().chain(of_sources).collect()
+        let alone = || NamedCorpus { source: None, prepare: self.prepare.clone(), own_keys: Vec::new() };
+        is_named.then(alone).into_iter().chain(of_sources).collect()
+    }
+
+    /// Returns the problems of the settings of all corpora, which can be found before a file is read.
+    pub(crate) fn corpus_problems(&self) -> Vec<Problem> {
+        let of_sources = self.corpora().into_iter().filter(|corpus| corpus.source.is_some()).flat_map(|corpus| {
+            let found = corpus.prepare.problems().into_iter().map(|problem| corpus.named(problem));
+            found.filter(|problem| problem.key.starts_with("sources.")).collect::<Vec<_>>()
+        });
+        self.prepare.problems().into_iter().chain(of_sources).collect()
     }
 
     /// Returns the corpus of a source. If the source is prepared elsewhere, or there are no sources, that of
@@ -131,18 +152,23 @@ impl Parsed {
         let corpora = self.config.corpora();
         let of_sources = || corpora.iter().filter(|corpus| corpus.source.is_some()).map(|corpus| &corpus.prepare);
         let Some(first) = of_sources().next().filter(|_| self.config.prepare.inputs.is_empty()) else { return };
-        if let Some(other) = of_sources().find(|other| other.format != first.format) {
-            let one = first.format.kind();
-            let other = other.format.kind();
-            let message =
-                format!("no corpus is named, and those of the sources are of several formats (`{one}`, `{other}`)");
+        let differ = |value: fn(&PrepareConfig) -> &str| {
+            let other = of_sources().map(value).find(|other| *other != value(first))?;
+            Some(format!("`{}`, `{}`", schemas::printable(value(first)), schemas::printable(other)))
+        };
+        let several =
+            [("formats", differ(|corpus| corpus.format.kind())), ("text fields", differ(|corpus| &corpus.text_field))];
+        if let Some((what, names)) = several.into_iter().find_map(|(what, names)| Some((what, names?))) {
+            let message = format!("no corpus is named, and those of the sources are of several {what} ({names})");
             let hint = "name in `prepare.inputs` the files to read";
             self.report(vec![Problem::new("prepare.inputs", message).hint(hint)]);
             return;
         }
+        let PrepareConfig { format, text_field, id_field, .. } = first.clone();
+        // Ids are not needed here.
+        let id_field = id_field.filter(|_| of_sources().all(|other| other.id_field == first.id_field));
         let inputs = of_sources().flat_map(|corpus| corpus.inputs.clone()).collect();
-        let format = first.format.clone();
-        (self.config.prepare.inputs, self.config.prepare.format) = (inputs, format);
+        self.config.prepare = PrepareConfig { inputs, format, text_field, id_field, ..self.config.prepare.clone() };
     }
 
     /// Returns the corpora to prepare, or only that of the source `only`. Fails with all mistakes that can be found

@@ -115,8 +115,77 @@ fn elements_of_a_replaced_list_have_the_place_of_their_file() {
 #[test]
 fn the_number_of_mistakes_of_a_section_is_limited() {
     let home = Home::new();
-    let many: String = (0..1000).map(|number| format!("wrong_{number} = 1\n")).collect();
-    let found = home.mistakes(&format!("{PREPARE}{many}"), &[]);
+    let many: Vec<String> = (0..1000).map(|number| format!("wrong_{number} = 1")).collect();
+    let found = home.mistakes(&format!("{PREPARE}{}", many.join("\n")), &[]);
     assert_eq!(found.len(), 100);
     assert!(found.iter().all(|mistake| mistake.contains("unknown key")), "{found:?}");
+}
+
+#[test]
+fn a_source_replaces_settings_of_prepare() {
+    let home = Home::new();
+    let text = "[prepare]\ntokenizer = 'TOKENIZER'\ntext_field = 'body'\n[prepare.duplicates]\nbands = 20\n\
+                [[prepare.filters]]\nkind = 'language'\n\
+                [sources.plain]\nfolder = 'p'\ninputs = ['INPUT']\n\
+                [sources.code]\nfolder = 'c'\ninputs = ['INPUT']\ntext_field = 'content'\nid_field = 'sha'\nfilters = []\n\
+                [sources.code.duplicates]\nnear = false\n\
+                [sources.kept]\nfolder = 'k'\ninputs = ['INPUT']\nduplicates = { exact = false, near = false }\n";
+    assert_eq!(home.mistakes(text, &[]), [""; 0]);
+    let parsed = Parsed::read(&home.0.path().join("run.toml"), &[]).expect("a table");
+    let base = parsed.config.prepare.clone();
+    let [plain, code, kept] = ["plain", "code", "kept"].map(|name| parsed.config.corpus_of(Some(name)));
+    let of_prepare = |corpus: &PrepareConfig| PrepareConfig {
+        inputs: base.inputs.clone(),
+        folder: base.folder.clone(),
+        ..corpus.clone()
+    };
+    assert_eq!(of_prepare(&plain), base, "all other settings are those of `[prepare]`");
+    assert_eq!((code.text_field.as_str(), code.id_field.as_deref(), code.filters.len()), ("content", Some("sha"), 0));
+    let bands = |corpus: &PrepareConfig| corpus.duplicates.as_ref().map(|own| (own.near, own.bands));
+    assert_eq!([&base, &code, &kept].map(bands), [Some((true, 20)), Some((false, 14)), None]);
+    let resolved = toml::to_string(&parsed.config.resolved()).expect("plain values");
+    assert!(resolved.contains("[sources.code.duplicates]") && !resolved.contains("[sources.plain.duplicates]"));
+}
+
+#[test]
+fn mistakes_in_settings_of_a_source_have_its_line_and_key() {
+    let home = Home::new();
+    let head = "[prepare]\ntokenizer = 'TOKENIZER'\n[sources.code]\nfolder = 'c'\ninputs = ['INPUT']\n";
+    for (text, expected) in [
+        ("text_field = 3", "expected a text in quotes, found integer `3` | 6, [sources.code], `text_field`"),
+        ("text_feld = 'a'", "unknown key `text_feld` | 6, [sources.code], `text_feld`"),
+        ("[sources.code.duplicates]\nbands = 257", "257 is out of range | 7, [sources.code.duplicates], `bands`"),
+        ("duplicates = { band = 3 }", "unknown key `band` | 6, [sources.code.duplicates], `band`"),
+        (
+            "[[sources.code.filters]]\nkind = 'language'\n[[sources.code.filters]]\nkind = 'regex'\npattern = '('",
+            "filter `regex`: `(`: unclosed group | 10, [sources.code.filters[1]], `pattern`",
+        ),
+    ] {
+        let found = home.mistakes(&format!("{head}{text}\n"), &[]);
+        assert_eq!(found, [expected], "{text}");
+    }
+    let whole = home.mistakes("sources = 3\n[prepare]\ntokenizer = 'TOKENIZER'\nfolder = 'out'\n", &[]);
+    assert_eq!(whole, ["`sources` is a table of named components | 1, [sources]"], "{whole:?}");
+}
+
+#[test]
+fn the_tokenizer_is_trained_on_sources_with_the_same_fields() {
+    let home = Home::new();
+    let text = "[prepare]\nformat = 'jsonl'\n[sources.a]\nfolder = 'a'\ninputs = ['INPUT']\ntext_field = 'x'\nid_field = 'i'\n\
+                [sources.b]\nfolder = 'b'\ninputs = ['INPUT']\n";
+    let input = home.0.path().join("in/a.txt").display().to_string();
+    let corpus = |more: &str| {
+        home.mistakes(&format!("{text}{more}"), &[]);
+        Parsed::read(&home.0.path().join("run.toml"), &[])
+            .expect("a table")
+            .into_corpus()
+            .map_err(|mistakes| mistakes.to_string())
+    };
+    let prepare = corpus("text_field = 'x'\n").expect("one text field").prepare;
+    assert_eq!(
+        (prepare.text_field.as_str(), prepare.id_field, prepare.inputs),
+        ("x", None, vec![input.clone(), input])
+    );
+    let refused = corpus("").expect_err("two text fields");
+    assert!(refused.contains("several text fields (`x`, `text`)"), "{refused}");
 }

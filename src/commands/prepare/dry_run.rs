@@ -9,11 +9,13 @@ use crate::config::corpora::NamedCorpus;
 
 /// Prepares a sample of each corpus and prints what the filters remove.
 pub(super) fn run(corpora: &[NamedCorpus], share: f64) -> pipeline::Result<()> {
-    for NamedCorpus { source, prepare, .. } in corpora {
+    for corpus in corpora {
+        let NamedCorpus { source, prepare, .. } = corpus;
         if let (Some(source), 2..) = (source, corpora.len()) {
             outcome(format_args!("source {source}"));
         }
-        outcome(report(prepare, &sampled(prepare, share)?, share));
+        let summary = sampled(prepare, share).map_err(|error| corpus.with_own_keys(error))?;
+        outcome(report(prepare, &summary, share));
     }
     Ok(())
 }
