@@ -317,7 +317,7 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
     home.run(&with_inputs(&["prepare", "--watch"], &[])).assert_fails(2, &["--watch: name the source"]);
     home.run(&with_inputs(&["prepare", "--source", "none"], &[]))
         .assert_fails(2, &["the source has no corpus", "another source"]);
-    let gone = ["sources.others.inputs=[\"gone\"]", "sources.corpus.folder="];
+    let gone = ["sources.others.inputs=[\"gone\"]", "sources.others.folder=new", "sources.corpus.folder="];
     home.run(&with_inputs(&["prepare"], &gone))
         .assert_fails(2, &["[sources.others]", "gone", "the source has no folder"]);
 }

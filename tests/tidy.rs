@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-remote-store",
-        "cloze-store async-trait blake3 bytes futures-util object_store percent-encoding reqwest rustls serde serde_json tokio url",
+        "cloze-store async-trait blake3 bytes futures-util object_store percent-encoding reqwest rustls serde serde_json tokio tracing url",
     ),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),

@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(all(&mut pool).expect("no item fails"), [0]);
     }
 
-    /// Item 1 is made while item 0 waits in `finish`: with one thread for both, nobody would open the gate.
+    /// Item 1 is made while item 0 waits in `finish`: with one thread for both, the gate would stay closed.
     #[test]
     fn the_next_item_is_made_while_an_item_is_finished() {
         let (open, gate) = bounded::<()>(1);

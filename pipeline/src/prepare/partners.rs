@@ -38,7 +38,7 @@ pub(super) struct Partner {
 
 /// Removed document with its partner, by their numbers.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct PartnerEntry {
     /// Index of the part of the removed document.
     part: usize,
     document: u32,
@@ -51,7 +51,7 @@ pub(super) struct PartnerWriter<'a> {
     bands: usize,
     verdicts: &'a Verdicts,
     max_pairs: usize,
-    pairs: Vec<Pair>,
+    pairs: Vec<PartnerEntry>,
     /// Object of the last part.
     open: Option<(usize, LinesWriter)>,
     digests: BTreeMap<PartId, String>,
@@ -70,7 +70,7 @@ impl<'a> PartnerWriter<'a> {
         let first = &self.columns.parts[part].first;
         for removed in removed.iter() {
             let document = first[removed.piece as usize] + removed.number;
-            self.pairs.push(Pair { part, document, partner: self.verdicts.partner(document) });
+            self.pairs.push(PartnerEntry { part, document, partner: self.verdicts.partner(document) });
             if self.pairs.len() >= self.max_pairs {
                 self.flush()?;
             }
@@ -89,7 +89,7 @@ impl<'a> PartnerWriter<'a> {
     fn flush(&mut self) -> Result<()> {
         let pairs = std::mem::take(&mut self.pairs);
         let verdicts = self.verdicts;
-        let is_near = |pair: &&Pair| verdicts.near.contains(pair.document);
+        let is_near = |pair: &&PartnerEntry| verdicts.near.contains(pair.document);
         let near: Vec<(u32, u32)> = pairs.iter().filter(is_near).map(|pair| (pair.document, pair.partner)).collect();
         let bands = if near.is_empty() { 0 } else { self.bands };
         let mut equal_bands = count_equal_bands(&near, bands, &mut self.columns)?.into_iter();

@@ -1,6 +1,5 @@
 //! Commit of a segment: its objects become durable and visible, then its record.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use schemas::Sealed as _;
@@ -17,19 +16,13 @@ pub(super) struct PendingCommit {
     objects: Vec<ObjectWriter>,
     /// Name and content.
     record: (String, Vec<u8>),
-    delay: Duration,
 }
 
 impl PendingCommit {
-    /// Creates the commit of these objects in the store, or of none. `delay` is added to the wait.
-    pub(super) fn new(
-        store: Option<&Store>,
-        objects: Vec<ObjectWriter>,
-        record: &CommitRecord,
-        delay: Duration,
-    ) -> Self {
+    /// Creates the commit of these objects in the store, or of none.
+    pub(super) fn new(store: Option<&Store>, objects: Vec<ObjectWriter>, record: &CommitRecord) -> Self {
         let record = if store.is_some() { (record.file_name(), record.seal()) } else { Default::default() };
-        Self { store: store.cloned(), objects, record, delay }
+        Self { store: store.cloned(), objects, record }
     }
 
     /// Commits the objects, then writes the record. Returns the time that it took.
@@ -38,7 +31,6 @@ impl PendingCommit {
         for object in self.objects {
             object.commit()?;
         }
-        sleep(self.delay);
         if let Some(store) = self.store {
             let (name, content) = self.record;
             store.put(&name, &content)?;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::mem::take;
+use std::thread::sleep;
 
 use schemas::Document;
 use schemas::manifest::CorpusReport;
@@ -444,8 +445,10 @@ impl<'a> Segment<'a> {
             counts: sparse(&self.counts),
         };
         let objects = [train.last, valid.last, table, lines].into_iter().flatten().collect();
-        let commit =
-            watch.during(Stage::Write, || PendingCommit::new(work.store(), objects, &record, work.options.write_delay));
+        let commit = watch.during(Stage::Write, || {
+            sleep(work.options.write_delay);
+            PendingCommit::new(work.store(), objects, &record)
+        });
         Ok(FinishedSegment { record, rows: [train.rows, valid.rows], commit })
     }
 }

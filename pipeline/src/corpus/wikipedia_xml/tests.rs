@@ -109,7 +109,7 @@ fn hostile_markup_is_read_in_one_pass() {
     }
 }
 
-/// Each page has no end of its own, so a search for it would read all pages after it.
+/// Each page has no end tag, so a search for it would read all pages after it.
 #[test]
 fn pages_without_ends_are_searched_once() {
     const PAGES: usize = 40_000;
