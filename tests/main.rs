@@ -33,6 +33,7 @@ mod prepare_report;
 mod profile;
 mod profile_page;
 mod prompts;
+mod ranks;
 mod recipes;
 mod remote_runs;
 mod resume;

@@ -16,6 +16,7 @@
 //! to `exposure/rolled_back/`: their rows were consumed and will be consumed again. `trained + skipped + left out =
 //! rows consumed` holds for each page when it is written, and for all pages when they are opened.
 
+mod consumed_rows;
 mod page;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use schemas::{DatasetVersion, RowIndex};
 use store::Store;
 
+pub use self::consumed_rows::ConsumedRows;
 pub use self::page::{Counts, ExposureEntry, ExposurePage, RowOutcome};
 use crate::error::{Error, Result};
 
@@ -100,6 +102,12 @@ impl Exposure {
     /// Adds the rows of a batch that was handed out.
     pub fn give(&mut self, rows: Vec<RowDocuments>) {
         self.given.extend(rows);
+    }
+
+    /// Takes the rows before `end` that were handed out, of a rank that has no record.
+    pub fn take_given(&mut self, end: RowIndex) -> Vec<RowDocuments> {
+        let count = self.given.partition_point(|row| row.row < end);
+        self.given.drain(..count).collect()
     }
 
     /// Discards rows that were handed out and not consumed. They will be handed out again.

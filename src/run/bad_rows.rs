@@ -52,7 +52,7 @@ impl RunBadRows {
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged, [`Error::Io`] if it cannot be read.
-    pub(crate) fn open(run: &Store) -> Result<Self> {
+    pub fn open(run: &Store) -> Result<Self> {
         let rows = read(run)?.map_or_else(BTreeMap::new, |list| by_row(list.rows));
         Ok(Self(Mutex::new(State { rows, record: None })))
     }

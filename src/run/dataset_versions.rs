@@ -82,7 +82,7 @@ impl DatasetVersions {
     }
 
     /// Whether all epochs read the version that the run began with.
-    pub(crate) fn is_pinned(&self) -> bool {
+    pub fn is_pinned(&self) -> bool {
         self.choice == VersionChoice::Pinned
     }
 

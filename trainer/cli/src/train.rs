@@ -9,6 +9,7 @@ mod monitoring;
 mod options;
 mod outcome;
 mod profiler;
+mod ranks;
 mod run_host;
 mod run_phase;
 mod session;

@@ -1,6 +1,7 @@
 //! Data source of the trainer: batches of the pipeline.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,13 @@ use cloze::run::data::PreparedData;
 use cloze::run::dataset_versions::streamed::{SegmentWait, StreamedSegments};
 use cloze::run::fault_injection::{FaultInjector, Kill};
 use pipeline::audit::{Audit, AuditWatch};
-use pipeline::exposure::{Exposure, RowOutcome};
+use pipeline::exposure::{ConsumedRows, Exposure, RowOutcome};
 use pipeline::load::{BadRow, BadRows, BatchStream, Contention, LatencyInjection, LoadPlan, RowPolicy, StreamOptions};
 use runtime::NextItem;
 use schemas::{Batch, DatasetVersion, RankShard, RowIndex};
 use telemetry::EventKind;
 use telemetry::training::{AuditReport, BadRowReport, DatasetVersionReport, StarvedReport};
-use trainer::training::Data;
+use trainer::training::{Data, ProcessGroup};
 use trainer_plan::ForeignError;
 
 use super::run_phase::Phases;
@@ -48,6 +49,11 @@ pub(super) struct DataSource {
     remarks: Vec<EventKind>,
     replay: Option<u64>,
     row_policy: RowPolicy,
+    /// Share of the stream of this rank.
+    share: RankShard,
+    bad_rows: Arc<dyn BadRows>,
+    /// Bad rows of this rank that rank 0 does not know yet.
+    found: Vec<BadRow>,
     /// Latency to inject, for the check of a profile.
     pub(super) latency_injection: Option<LatencyInjection>,
     pub(super) contention: Contention,
@@ -61,13 +67,14 @@ pub(super) struct DataSource {
 }
 
 impl DataSource {
-    /// Creates the source of a plan's batches. With `replay`, the first `replay` batches repeat.
+    /// Creates the source of this rank's share of a plan's batches. With `replay`, the first `replay` batches repeat.
     pub(super) fn new(
         plan: &Plan,
         replay: Option<u64>,
         records: RowRecords,
         faults: Option<&Arc<FaultInjector>>,
         phases: Phases,
+        share: RankShard,
     ) -> Self {
         let load = plan.load();
         Self {
@@ -81,11 +88,14 @@ impl DataSource {
             remarks: Vec::new(),
             replay,
             row_policy: RowPolicy {
-                bad_rows: Some(records.bad_rows),
+                bad_rows: Some(Arc::clone(&records.bad_rows)),
                 counts_documents: replay.is_none(),
                 faults: faults.map(|faults| Arc::clone(faults) as _),
                 ..RowPolicy::default()
             },
+            share,
+            bad_rows: records.bad_rows,
+            found: Vec::new(),
             latency_injection: None,
             contention: Contention::default(),
             exposure: records.exposure,
@@ -106,7 +116,7 @@ impl Data for DataSource {
         let row_policy = self.row_policy.clone();
         let Self { latency_injection, contention, .. } = *self;
         let options = StreamOptions { digests: true, replay, policy: row_policy, latency_injection, contention };
-        let stream = BatchStream::new(&self.plan, rows, RankShard::ALONE, options);
+        let stream = BatchStream::new(&self.plan, rows, self.share, options);
         self.phases.control.board().workers(stream.worker_stats());
         self.stream = Some(stream);
         Ok(())
@@ -133,7 +143,11 @@ impl Data for DataSource {
             }
             NextItem::End => return Err("the endless stream ended".into()),
         };
-        self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
+        let bad_rows = stream.bad_rows();
+        if !self.share.is_first() {
+            self.found.extend(bad_rows.iter().cloned());
+        }
+        self.remarks.extend(bad_rows.into_iter().map(left_out));
         let documents = stream.documents();
         self.exposure().give(documents);
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.check(&batch)).transpose()?.flatten() {
@@ -142,7 +156,7 @@ impl Data for DataSource {
         if let Some((before, segments)) = waited_before.zip(self.segments.as_ref()) {
             self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
-        self.note_dataset_version(batch.rows() as u64)?;
+        self.note_dataset_version(batch.first_row().0..batch.first_row().0 + batch.rows() as u64)?;
         self.row.0 += batch.rows() as u64;
         self.phases.begin(Phase::Step);
         Ok(Some(batch))
@@ -150,7 +164,7 @@ impl Data for DataSource {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let batches = valid.stream(RowIndex(0), RankShard::ALONE);
+        let batches = valid.stream(RowIndex(0), self.share);
         self.phases.control.set_phase(Phase::Validation);
         self.phases.control.board().validation(Some(batches.worker_stats()));
         Ok(Box::new(ValidationBatches { batches, phases: self.phases.clone() }))
@@ -164,8 +178,12 @@ impl Data for DataSource {
         Ok(self.plan.epochs_by_source(rows)?)
     }
 
-    fn consumed(&mut self, end: RowIndex, trained: bool) -> Result<(), ForeignError> {
+    fn consumed(&mut self, end: RowIndex, trained: bool, ranks: &dyn ProcessGroup) -> Result<(), ForeignError> {
         self.phases.control.board().consumed(end.0, end.0 / self.global_batch_size);
+        self.row = end;
+        if self.share.ranks() > 1 {
+            self.exchange(end, ranks)?;
+        }
         let fate = if trained { RowOutcome::Trained } else { RowOutcome::Skipped };
         Ok(self.exposure().consume(end, fate)?)
     }
@@ -214,14 +232,36 @@ impl DataSource {
         self.exposure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports the first row of a new dataset version among the next `rows` rows.
-    fn note_dataset_version(&mut self, rows: u64) -> Result<(), ForeignError> {
+    /// Gives the consumed rows of all ranks to rank 0, which has the records of the run.
+    fn exchange(&mut self, end: RowIndex, ranks: &dyn ProcessGroup) -> Result<(), ForeignError> {
+        let bad = std::mem::take(&mut self.found);
+        let own = ConsumedRows { rows: self.exposure().take_given(end), bad };
+        let all = ranks.gather("documents of rows", &own.to_json())?;
+        if !self.share.is_first() {
+            return Ok(());
+        }
+        let mut rows = Vec::new();
+        for bytes in &all {
+            let theirs = ConsumedRows::from_json(bytes)?;
+            rows.extend(theirs.rows);
+            for bad in theirs.bad {
+                self.bad_rows.leave_out(&bad)?;
+                self.remarks.push(left_out(bad));
+            }
+        }
+        rows.sort_by_key(|row| row.row);
+        self.exposure().give(rows);
+        Ok(())
+    }
+
+    /// Reports the first row of a new dataset version among these rows.
+    fn note_dataset_version(&mut self, rows: Range<u64>) -> Result<(), ForeignError> {
         if self.replay.is_some() {
             return Ok(());
         }
         let dataset_version = |row| self.plan.dataset_version(RowIndex(row));
-        let first = self.row.0;
-        let sources = self.plan.sources_of(first..first + rows);
+        let first = rows.start;
+        let sources = self.plan.sources_of(rows);
         // The last row of each source, in the order of sources.
         let last: BTreeMap<usize, u64> = sources.iter().copied().zip(first..).collect();
         for (source, row) in last {

@@ -21,13 +21,15 @@ use store::{FaultConfig, Lock, Store};
 use telemetry::alerts::Alerts;
 use telemetry::terminal::note;
 use trainer::device::ResolveDevice as _;
-use trainer::training::RunOutcome;
+use trainer::training::{RunOutcome, SingleProcess};
+use trainer_plan::launch::Launch;
 use trainer_plan::run::{branch, step_budget};
 
 use super::concurrent_prepare::ConcurrentPrepare;
 use super::monitoring::Exporters;
 use super::options::Options;
 use super::outcome;
+use super::ranks;
 use super::run_phase::{Phases, SlowPhase};
 use super::start::{self, ReadyRun};
 use super::trainer_thread::{RunContext, train};
@@ -43,6 +45,8 @@ pub(super) struct TrainSession<'a> {
     /// Fault injector.
     faults: Option<Arc<FaultInjector>>,
     phases: Phases,
+    /// Place among the ranks. `None` for a single process.
+    launch: Option<Launch>,
     /// Server of `[serve]`. `None` if it is off, and for `--replay`.
     server: Option<TrainingBackend>,
     /// Preparation of `--prepare`, after [`Self::wait_for_plan`].
@@ -61,10 +65,13 @@ impl<'a> TrainSession<'a> {
         let faults =
             options.faults.map(FaultPlan::parse).transpose()?.map(|faults| Arc::new(FaultInjector::new(faults)));
         let phases = Phases { control: Arc::new(Control::start()?), slow };
+        let launch = Launch::from_env()?.filter(|launch| launch.world_size > 1);
+        ranks::check_options(launch.as_ref(), options)?;
         let Config { data, run, serve, .. } = config;
-        let serve = if options.replay.is_some() { ServeConfig::default() } else { serve };
+        let is_served = options.replay.is_none() && ranks::is_first(launch.as_ref());
+        let serve = if is_served { serve } else { ServeConfig::default() };
         let server = TrainingBackend::open(&serve, &run.folder, &phases.control)?;
-        Ok(Self { args, options, data, run, profile, faults, phases, server, preparation: None })
+        Ok(Self { args, options, data, run, profile, faults, phases, launch, server, preparation: None })
     }
 
     /// Watches the run folder for requests, if it exists.
@@ -84,8 +91,11 @@ impl<'a> TrainSession<'a> {
         Ok(plan)
     }
 
-    /// Warns of options without effect, of keys that contradict each other and of a GPU that is not used.
+    /// Warns, once for all ranks, of options without effect, of keys that contradict each other and of a GPU that is not used.
     pub(super) fn log_warnings(&self, plan: &Plan) {
+        if !ranks::is_first(self.launch.as_ref()) {
+            return;
+        }
         let identity = plan.train().identity.keys();
         for key in self.options.allow_change.iter().filter(|key| !identity.contains_key(*key)) {
             note(format_args!(
@@ -118,6 +128,12 @@ impl<'a> TrainSession<'a> {
         if self.options.replay.is_some() {
             return self.train_without_folder(&plan);
         }
+        if let Some(launch) = self.launch.clone() {
+            ranks::check_plan(&launch, &plan)?;
+            if launch.rank > 0 {
+                return self.train_on_other_rank(plan, &launch);
+            }
+        }
         self.train_in_folder(plan, alerts).inspect_err(|error| outcome::log_hint(error, self.args))
     }
 
@@ -142,6 +158,7 @@ impl<'a> TrainSession<'a> {
     fn train_without_folder(&self, plan: &Plan) -> anyhow::Result<RunOutcome> {
         let context = RunContext {
             run: None,
+            ranks: Box::new(SingleProcess),
             replay: self.options.replay,
             faults: self.faults.clone(),
             phases: self.phases.clone(),
@@ -164,8 +181,13 @@ impl<'a> TrainSession<'a> {
             server.planned(&plan, &store);
         }
         let exporters = Exporters::start(&plan);
+        let ranks = match &self.launch {
+            Some(launch) => ranks::connect(launch, &plan)?,
+            None => Box::new(SingleProcess),
+        };
         let context = RunContext {
             run: Some(run),
+            ranks,
             replay: None,
             faults: self.faults.clone(),
             phases: self.phases.clone(),
@@ -177,6 +199,25 @@ impl<'a> TrainSession<'a> {
             obeyed(&folder)?;
         }
         Ok(outcome)
+    }
+
+    /// Trains on the share of a rank other than 0. It writes nothing: rank 0 holds the folder when the ranks connect.
+    fn train_on_other_rank(&mut self, plan: Plan, launch: &Launch) -> anyhow::Result<RunOutcome> {
+        let folder = self.with_faults(remote_store::open_path(&plan.config().run.folder)?);
+        let group = ranks::connect_group(launch, &plan)?;
+        let plan = self.replan_if_changed(plan, &folder)?;
+        ranks::check_same_plan(group.as_ref(), &plan)?;
+        self.phases.begin(Phase::Start);
+        let context = RunContext {
+            run: None,
+            ranks: group,
+            replay: None,
+            faults: self.faults.clone(),
+            phases: self.phases.clone(),
+            profile: None,
+            observers: Vec::new(),
+        };
+        train(&plan, &folder, context)
     }
 
     /// Plans with the data that is prepared so far.
@@ -199,7 +240,13 @@ impl<'a> TrainSession<'a> {
     fn watch(&self, is_wanted: bool) -> anyhow::Result<()> {
         let path = &self.run.folder;
         // The plan refuses a location that cannot be written, together with all other mistakes.
-        if self.options.replay.is_some() || path.as_os_str().is_empty() || !is_wanted || RunFolder::is_read_only(path) {
+        let is_first = ranks::is_first(self.launch.as_ref());
+        if !is_first
+            || self.options.replay.is_some()
+            || path.as_os_str().is_empty()
+            || !is_wanted
+            || RunFolder::is_read_only(path)
+        {
             return Ok(());
         }
         let folder = self.with_faults(remote_store::open_path(path)?);

@@ -15,7 +15,7 @@ use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;
 use serde_json::Value;
 use store::{FaultConfig, MemoryBackend, Store};
-use trainer::training::RunOutcome;
+use trainer::training::{RunOutcome, SingleProcess};
 
 use super::run_phase::Phases;
 use super::trainer_thread::{RunContext, train};
@@ -70,7 +70,15 @@ fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
 }
 
 fn context(run: RunFolder, phases: Phases) -> RunContext {
-    RunContext { run: Some(run), replay: None, faults: None, phases, profile: None, observers: Vec::new() }
+    RunContext {
+        run: Some(run),
+        ranks: Box::new(SingleProcess),
+        replay: None,
+        faults: None,
+        phases,
+        profile: None,
+        observers: Vec::new(),
+    }
 }
 
 fn run_over(store: &Store, plan: &Plan) -> RunOutcome {

@@ -11,12 +11,13 @@ use cloze::run::fault_injection::FaultInjector;
 use cloze::run::folder::RunFolder;
 use pipeline::exposure::Exposure;
 use pipeline::load::{Contention, LatencyInjection};
+use schemas::RankShard;
 use store::Store;
 use telemetry::dispatcher::Dispatcher;
 use telemetry::terminal::{Printer, note};
 use telemetry::{Clock, Fanout, Observer};
 use trainer::training::checkpoint::{CheckpointPolicy, Export};
-use trainer::training::{Data, RunOutcome, SingleProcess};
+use trainer::training::{Data, ProcessGroup, RunOutcome};
 use trainer_plan::config::SpikeAction;
 use trainer_plan::networks::MAIN;
 
@@ -33,6 +34,7 @@ use crate::step_profile::Shape;
 pub(super) struct RunContext {
     /// Run folder. `None` if nothing is saved.
     pub(super) run: Option<RunFolder>,
+    pub(super) ranks: Box<dyn ProcessGroup>,
     /// Number of micro-batches to repeat.
     pub(super) replay: Option<u64>,
     pub(super) faults: Option<Arc<FaultInjector>>,
@@ -45,15 +47,21 @@ pub(super) struct RunContext {
 
 /// Trains from the newest checkpoint in `store`, or from the beginning.
 pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<RunOutcome> {
-    let RunContext { run, replay, faults, phases, profile, observers } = context;
-    let left_out = Arc::<RunBadRows>::default();
+    let RunContext { run, ranks, replay, faults, phases, profile, observers } = context;
+    // Rank 0 records bad rows; the others begin with those that are known.
+    let is_first = ranks.share().is_first();
+    let left_out = Arc::new(if is_first { RunBadRows::default() } else { RunBadRows::open(store)? });
     let exposure = Arc::<Mutex<Exposure>>::default();
     let records = RowRecords { bad_rows: Arc::clone(&left_out) as _, exposure: Arc::clone(&exposure) };
     let dispatcher = Dispatcher::start(observers)?;
-    let mut data = DataSource::new(plan, replay, records, faults.as_ref(), phases.clone());
-    let printer = Printer::start(run.is_some(), monitoring::progress(plan, &phases))?;
+    let share = ranks.share();
+    let mut data = DataSource::new(plan, replay, records, faults.as_ref(), phases.clone(), share);
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(dispatcher)];
+    if is_first {
+        observers.insert(0, Box::new(Printer::start(run.is_some(), monitoring::progress(plan, &phases))?));
+    }
     let mut host = RunHost {
-        observers: Fanout(vec![Box::new(printer), Box::new(dispatcher)]),
+        observers: Fanout(observers),
         run,
         versions: plan.data().versions(),
         bad_rows: left_out,
@@ -71,8 +79,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
     let training = plan.train().clone();
     let store = store.clone();
     let thread = runtime::spawn("trainer", move || {
-        let outcome =
-            trainer::training::run(&training, Box::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
+        let outcome = trainer::training::run(&training, ranks, &store, &Clock::system(), &mut data, &mut host);
         ThreadResult { outcome, closed: host.close() }
     })?;
     let result = thread.join().inspect_err(|_| {
@@ -119,7 +126,7 @@ pub(crate) fn data_without_records(
 ) -> impl Data + use<> {
     let records = RowRecords { bad_rows: Arc::<RunBadRows>::default() as _, exposure: Arc::default() };
     let phases = Phases { control: Arc::clone(control), slow: None };
-    let mut data = DataSource::new(plan, None, records, None, phases);
+    let mut data = DataSource::new(plan, None, records, None, phases, RankShard::ALONE);
     (data.latency_injection, data.contention) = (latency_injection, contention);
     data
 }

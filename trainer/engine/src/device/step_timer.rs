@@ -45,6 +45,8 @@ pub(crate) const SAMPLE: &str = "sample";
 pub(crate) const OBJECTIVE: &str = "objective";
 /// Backward pass, including recomputed layers.
 pub(crate) const BACKWARD: &str = "backward";
+/// Sum of the gradients over all ranks.
+pub(crate) const ALL_REDUCE: &str = "all_reduce";
 /// Update of the weights.
 pub(crate) const OPTIMIZER: &str = "optimizer";
 /// Wait of the host for the device, and read of the metrics.

@@ -81,10 +81,18 @@ impl AdamW {
         Self { config, slots, rate_factors, updates }
     }
 
-    /// Takes the gradients out of the weights, clips them and updates the weights with learning rate `lr`.
-    pub(crate) fn update(&mut self, lr: f64) -> Result<Update, Error> {
-        let weights: Vec<&Tensor> = self.slots.iter().map(|slot| &slot.weight).collect();
-        let gradients = take_gradients(&weights)?;
+    /// Weights, in the order of the gradients.
+    pub(crate) fn weights(&self) -> Vec<&Tensor> {
+        self.slots.iter().map(|slot| &slot.weight).collect()
+    }
+
+    /// Takes the gradients out of the weights. `None` for weights without one.
+    pub(crate) fn take_gradients(&self) -> Result<Vec<Option<Tensor>>, Error> {
+        take_gradients(&self.weights())
+    }
+
+    /// Clips the gradients, one per weight, and updates the weights with learning rate `lr`.
+    pub(crate) fn update(&mut self, gradients: &[Option<Tensor>], lr: f64) -> Result<Update, Error> {
         let present: Vec<&Tensor> = gradients.iter().flatten().collect();
         let norm = if present.is_empty() { self.updates.zeros_like() } else { global_norm(&present)? }.view([1]);
         let skip = norm.isfinite().logical_not().to_kind(MASTER);
@@ -101,7 +109,7 @@ impl AdamW {
             for &factor in &self.rate_factors {
                 let lr = lr * factor;
                 let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
-                fused_adamw(&self.lists(&gradients, decays, factor), update)?;
+                fused_adamw(&self.lists(gradients, decays, factor), update)?;
             }
         }
         self.updates -= &skip;
@@ -175,6 +183,11 @@ mod tests {
         (parameters, matrix, gain)
     }
 
+    fn update(optimizer: &mut AdamW, lr: f64) -> Update {
+        let gradients = optimizer.take_gradients().expect("weights have gradients");
+        optimizer.update(&gradients, lr).expect("shapes agree")
+    }
+
     fn values(tensor: &Tensor) -> Vec<f32> {
         Vec::try_from(&tensor.detach().view([-1])).expect("float32")
     }
@@ -221,7 +234,7 @@ mod tests {
             let mut optimizer = AdamW::new(config.clone(), 2, &parameters);
             for factor in factors {
                 backward(&matrix, &gain, factor);
-                optimizer.update(config.lr).expect("shapes agree");
+                update(&mut optimizer, config.lr);
             }
             assert_near(&values(&matrix), &expected_matrix, 1e-5);
             assert_near(&values(&gain), &expected_gain, 1e-5);
@@ -253,7 +266,7 @@ mod tests {
                 for [gain, matrix] in names.map(weights) {
                     backward(&matrix, &gain, factor);
                 }
-                optimizer.update(config.lr).expect("shapes agree");
+                update(&mut optimizer, config.lr);
             }
             for (name, rate) in names.into_iter().zip([0.0625, 0.125, 1.0]) {
                 let slower = OptimizerConfig { lr: config.lr * rate, ..config.clone() };
@@ -279,7 +292,7 @@ mod tests {
         let mut optimizer = AdamW::new(config, 2, &parameters);
         for factor in [1.0, 3.0, -1.0, 0.5, 2.0] {
             backward(&matrix, &gain, factor);
-            optimizer.update(0.1).expect("shapes agree");
+            update(&mut optimizer, 0.1);
             reference.backward_step(&(theirs.square().sum(MASTER) * (factor / 2.0)));
         }
         let expected: Vec<f64> = values(&theirs).into_iter().map(f64::from).collect();
@@ -293,7 +306,7 @@ mod tests {
         // Adam normalises the length of a gradient away; the second moment shows it.
         let mut optimizer = AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, 2, &parameters);
         backward(&matrix, &gain, 100.0);
-        optimizer.update(0.0).expect("shapes agree");
+        update(&mut optimizer, 0.0);
         let squares = optimizer.slots.iter().map(|slot| slot.variance.sum(WIDE)).sum::<Tensor>();
         let length = (f64::try_from(&squares).expect("a scalar") / (1.0 - CONFIG.betas[1])).sqrt();
         assert!((length - 0.5).abs() < 1e-4, "clipped to {length}");
@@ -305,13 +318,13 @@ mod tests {
         let (parameters, matrix, gain) = parameters();
         let mut optimizer = AdamW::new(CONFIG, 2, &parameters);
         backward(&matrix, &gain, 1.0);
-        optimizer.update(0.1).expect("shapes agree");
+        update(&mut optimizer, 0.1);
         let state = |optimizer: &AdamW| -> Vec<HostTensor> {
             optimizer.state().map(|(_, tensor)| HostTensor::copy_of(tensor).expect("float32")).collect()
         };
         let before = (state(&optimizer), values(&matrix));
         backward(&matrix, &gain, f64::NAN);
-        let update = optimizer.update(0.1).expect("shapes agree");
+        let update = update(&mut optimizer, 0.1);
         assert!(f64::try_from(&update.skipped).is_ok_and(|flag| flag > 0.5));
         assert_eq!((state(&optimizer), values(&matrix)), before);
     }

@@ -12,6 +12,7 @@ use trainer_plan::checkpoint::State;
 use trainer_plan::stop_request::StopRequest;
 
 use crate::training::checkpoint::Snapshot;
+use crate::training::process_group::ProcessGroup;
 
 /// Source of batches.
 pub trait Data {
@@ -35,9 +36,9 @@ pub trait Data {
         Ok(BTreeMap::new())
     }
 
-    /// Notes that the rows of the stream up to `end` are consumed. `_learned` says whether the step trained on the new
-    /// rows or skipped them.
-    fn consumed(&mut self, _end: RowIndex, _learned: bool) -> Result<(), ForeignError> {
+    /// Notes that the rows of the stream up to `end` are consumed by all ranks. `_learned` says whether the step trained on
+    /// the new rows or skipped them. Every rank calls it, so that the records of rank 0 can have the rows of the others.
+    fn consumed(&mut self, _end: RowIndex, _learned: bool, _ranks: &dyn ProcessGroup) -> Result<(), ForeignError> {
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! does not wait for the device between reports. A term is `Σ S / Σ N` over the steps since the last report. The loss
 //! is the weighted sum of the terms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tch::{Device, Tensor};
 use trainer_plan::Error;
@@ -91,18 +91,75 @@ impl Mean {
         sums.add(&self.sum, sum);
     }
 
+    /// Replaces the sum and the count.
+    fn set(&mut self, SumAndCount { sum, count: number }: SumAndCount) {
+        let _ = self.sum.fill_(sum);
+        match &mut self.count {
+            Count::Host(count) => *count = number,
+            Count::Device(count) => drop(count.fill_(number)),
+        }
+    }
+
     fn has_any(&self) -> bool {
         matches!(self.count, Count::Host(count) if count > 0.0)
     }
 }
 
 /// Fetches means over all ranks, 0 if nothing was counted, and this rank's numbers of `extra`, in one copy.
-#[expect(clippy::disallowed_methods, reason = "the only place that reads back, once per report")]
 pub(crate) fn fetch<'a>(
     ranks: &dyn ProcessGroup,
     means: impl IntoIterator<Item = &'a Mean>,
     extra: &[&Tensor],
 ) -> Result<(std::vec::IntoIter<f64>, Vec<f64>), Error> {
+    let (sums, rest) = read_back(means, extra)?;
+    let mut numbers: Vec<f64> = sums.iter().flat_map(|both| [both.sum, both.count]).collect();
+    ranks.sum(&mut numbers)?;
+    let mean = |both: &[f64]| SumAndCount { sum: both[0], count: both[1] }.mean();
+    Ok((numbers.chunks_exact(2).map(mean).collect::<Vec<_>>().into_iter(), rest))
+}
+
+/// Sum of a mean and its count, on the host.
+#[derive(Clone, Copy, Debug, Default)]
+struct SumAndCount {
+    sum: f64,
+    count: f64,
+}
+
+impl SumAndCount {
+    fn mean(self) -> f64 {
+        if self.count > 0.0 { self.sum / self.count } else { 0.0 }
+    }
+}
+
+/// Replaces numbers by their sums over all ranks. Ranks may have different names: a rank that does not know a name adds 0.
+fn sum_by_name<'a>(
+    ranks: &dyn ProcessGroup,
+    own: impl Iterator<Item = (&'a str, &'a mut SumAndCount)>,
+) -> Result<(), Error> {
+    let mut own: BTreeMap<&str, &mut SumAndCount> = own.collect();
+    let names = own.keys().copied().collect::<Vec<_>>().join("\n");
+    let all = ranks.gather("names of metrics", names.as_bytes())?;
+    let all: BTreeSet<String> = all
+        .iter()
+        .flat_map(|names| String::from_utf8_lossy(names).lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let known = |name: &String| own.get(name.as_str()).map_or_else(SumAndCount::default, |both| **both);
+    let mut numbers: Vec<f64> = all.iter().map(known).flat_map(|both| [both.sum, both.count]).collect();
+    ranks.sum(&mut numbers)?;
+    for (name, both) in all.iter().zip(numbers.chunks_exact(2)) {
+        if let Some(own) = own.get_mut(name.as_str()) {
+            **own = SumAndCount { sum: both[0], count: both[1] };
+        }
+    }
+    Ok(())
+}
+
+/// Reads means and this rank's numbers of `extra` in one copy. Waits for the device.
+#[expect(clippy::disallowed_methods, reason = "the only place that reads back, once per report")]
+fn read_back<'a>(
+    means: impl IntoIterator<Item = &'a Mean>,
+    extra: &[&Tensor],
+) -> Result<(Vec<SumAndCount>, Vec<f64>), Error> {
     let means: Vec<&Mean> = means.into_iter().collect();
     let mut scalars: Vec<Tensor> = Vec::new();
     for mean in &means {
@@ -113,23 +170,22 @@ pub(crate) fn fetch<'a>(
     }
     scalars.extend(extra.iter().map(|numbers| numbers.reshape([-1])));
     if scalars.is_empty() {
-        return Ok((Vec::new().into_iter(), Vec::new()));
+        return Ok((Vec::new(), Vec::new()));
     }
     let mut read = Vec::<f64>::try_from(&Tensor::f_cat(&scalars, 0).checked()?.f_to_device(Device::Cpu).checked()?)
         .checked()?
         .into_iter();
     let mut next = || read.next().expect("one number per scalar");
-    let mut sums_and_counts = Vec::new();
+    let mut sums = Vec::new();
     for mean in means {
-        sums_and_counts.push(next());
-        sums_and_counts.push(match &mean.count {
+        let sum = next();
+        let count = match &mean.count {
             Count::Host(count) => *count,
             Count::Device(_) => next(),
-        });
+        };
+        sums.push(SumAndCount { sum, count });
     }
-    ranks.sum(&mut sums_and_counts)?;
-    let mean = |both: &[f64]| if both[1] > 0.0 { both[0] / both[1] } else { 0.0 };
-    Ok((sums_and_counts.chunks_exact(2).map(mean).collect::<Vec<_>>().into_iter(), read.collect()))
+    Ok((sums, read.collect()))
 }
 
 /// Running mean of a term, and its weight in the loss.
@@ -225,12 +281,37 @@ impl MetricAccumulator {
         self.norm.add(norm, 1.0, sums);
     }
 
+    /// Moves the sums of all ranks to rank 0, and clears the others. Waits for the device.
+    pub(crate) fn move_to_first_rank(&mut self, ranks: &dyn ProcessGroup) -> Result<(), Error> {
+        let (sums, _) = self.fetch_all(ranks, &[])?;
+        if !ranks.share().is_first() {
+            self.clear();
+            return Ok(());
+        }
+        let terms = self.terms.values_mut().map(|term| &mut term.mean);
+        let metrics = self.metrics.values_mut().map(|metric| &mut metric.mean);
+        let own = terms.chain(metrics).chain([&mut self.norm]);
+        own.zip(sums).for_each(|(mean, sum)| mean.set(sum));
+        Ok(())
+    }
+
+    /// Fetches the sums of all means over all ranks, in the order of terms, metrics and norm, and this rank's numbers of
+    /// `extra`.
+    fn fetch_all(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(Vec<SumAndCount>, Vec<f64>), Error> {
+        let terms = self.terms.iter().map(|(name, term)| (format!("term {name}"), &term.mean));
+        let metrics = self.metrics.iter().map(|(name, metric)| (format!("metric {name}"), &metric.mean));
+        let own: Vec<(String, &Mean)> = terms.chain(metrics).chain([("norm".to_owned(), &self.norm)]).collect();
+        let (mut sums, rest) = read_back(own.iter().map(|(_, mean)| *mean), extra)?;
+        if ranks.share().ranks() > 1 {
+            sum_by_name(ranks, own.iter().map(|(name, _)| name.as_str()).zip(&mut sums))?;
+        }
+        Ok((sums, rest))
+    }
+
     /// Reads all values over all ranks, and this rank's numbers of `extra`, in one copy. Waits for the device.
     pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(MetricReading, Vec<f64>), Error> {
-        let terms = self.terms.values().map(|term| &term.mean);
-        let metrics = self.metrics.values().map(|metric| &metric.mean);
-        let all = terms.chain(metrics).chain([&self.norm]);
-        let (mut read, rest) = fetch(ranks, all, extra)?;
+        let (sums, rest) = self.fetch_all(ranks, extra)?;
+        let mut read = sums.into_iter().map(SumAndCount::mean);
         let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(read.by_ref()).collect();
         let mut metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
         let gains = self.gains(&metrics);

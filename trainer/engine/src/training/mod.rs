@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub(crate) mod detector_health;
 pub(crate) mod early_stop;
 pub(crate) mod fill;
+mod gradient_sum;
 mod inference;
 pub(crate) mod init_loss_check;
 pub(crate) mod inspect;

@@ -160,6 +160,11 @@ impl Trainer {
         self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
         self.tally.load(&snapshot.optimizer, &state.report).map_err(refuse)?;
         self.guard.load(&snapshot.optimizer, &state.guard, device).map_err(refuse)?;
+        if !self.ranks().share().is_first() {
+            // Rank 0 has the sums of all ranks.
+            self.tally.clear();
+            self.guard.ring.clear_losses();
+        }
         self.detectors.detectors = state.detectors.clone();
         overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
         overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;

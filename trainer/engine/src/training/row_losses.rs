@@ -8,6 +8,7 @@ use trainer_plan::Error;
 
 use crate::model::host_batch::HostBatch;
 use crate::training::metric_accumulator::MetricAccumulator;
+use crate::training::process_group::SingleProcess;
 use crate::training::step::Trainer;
 
 impl Trainer {
@@ -25,7 +26,7 @@ impl Trainer {
                 let couples = |name: &str| self.plan().objectives[name].batch_coupled();
                 let row_alone = HostBatch::new(&row, self.networks())?;
                 self.evaluate(&row_alone, &BTreeSet::new(), |member| !couples(&member.name), &mut tally)?;
-                let (read, _) = tally.read(self.ranks(), &[])?;
+                let (read, _) = tally.read(&SingleProcess, &[])?;
                 losses.push((row.first_row(), read.loss));
             }
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
-use store::Store;
+use store::{FaultConfig, Store};
 use telemetry::change::KeyChange;
 use telemetry::training::{EnvironmentReport, ResumeReport, StepReport, Warning};
 use telemetry::{Clock, EventKind, Position, host_memory};
@@ -78,6 +78,7 @@ pub fn run(
         {
             tracing::warn!(%error, "emergency checkpoint failed");
         }
+        let outcome = run.leave_ranks(outcome);
         run.emit_stop(&outcome, host);
         return outcome;
     }
@@ -103,6 +104,8 @@ struct Run<'a> {
     early_shown: usize,
     trainer: Trainer,
     store: &'a Store,
+    // Store of decisions that all ranks make in the same way: on rank 0 that of the run, else one that is discarded.
+    records: Store,
     clock: &'a Clock,
     // Position in the stream over all ranks, which `resume` restores.
     rows_consumed: RowIndex,
@@ -156,17 +159,22 @@ impl<'a> Run<'a> {
         store: &'a Store,
         clock: &'a Clock,
     ) -> Result<Self, Error> {
-        let skips = SkipList::read(store)?;
-        // Never resume from a checkpoint that was trained on a skipped step.
-        if !skips.skips.is_empty() {
-            trainer_plan::checkpoint::invalidate(store, |state| skips.included_in(state).is_some())?;
-        }
+        let is_first = ranks.share().is_first();
+        let skips = ranks.first_then_all("the skipped steps", || {
+            let skips = SkipList::read(store)?;
+            // Never resume from a checkpoint that was trained on a skipped step.
+            if !skips.skips.is_empty() {
+                trainer_plan::checkpoint::invalidate(store, |state| skips.included_in(state).is_some())?;
+            }
+            Ok(skips)
+        })?;
         let trainer = Trainer::new(plan, ranks)?;
         let environment = startup_report::report(plan, trainer.device())?;
         let peak =
             choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, &name));
         let mut run = Self {
             store,
+            records: if is_first { store.clone() } else { Store::in_memory(FaultConfig::none()) },
             clock,
             rows_consumed: RowIndex(0),
             tokens_consumed: 0,
@@ -188,10 +196,12 @@ impl<'a> Run<'a> {
             gauge: Gauge::start(trainer.device(), plan.memory().total())?,
             trainer,
         };
-        match checkpoint::newest(store)? {
+        // Rank 0 sets damaged checkpoints aside before the others look.
+        match run.trainer.ranks().first_then_all("the newest checkpoint", || checkpoint::newest(store))? {
             Some((place, snapshot)) => run.resume(place, snapshot)?,
             None => run.trainer.begin()?,
         }
+        run.check_same_start()?;
         let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
         run.open_time_budget(trained_s)?;
         if let Some(resumed) = &run.resumed {
@@ -216,6 +226,32 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Waits for the other ranks at the end of the run, or tells them that this rank fails.
+    fn leave_ranks(&self, outcome: Result<RunOutcome, Error>) -> Result<RunOutcome, Error> {
+        let ranks = self.trainer.ranks();
+        match outcome {
+            Ok(outcome) => ranks.finish().map(|()| outcome),
+            Err(error) => {
+                ranks.abort(&error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Fails if ranks continue from different checkpoints, as they do if they do not see the same run folder.
+    fn check_same_start(&self) -> Result<(), Error> {
+        let own = self.trainer.done().0;
+        let all = self.trainer.ranks().gather("first steps", &own.to_le_bytes())?;
+        match all.iter().position(|step| *step != own.to_le_bytes()) {
+            None => Ok(()),
+            Some(rank) => Err(Error::Config(format!(
+                "rank {rank} and {} find different newest checkpoints in {}: set `run.folder` to a folder that all hosts share",
+                self.trainer.ranks().share(),
+                self.store.place("")
+            ))),
+        }
+    }
+
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<RunEnding, Error> {
         self.count_epochs(data)?;
         if self.is_over() && !self.validation_pending {
@@ -234,7 +270,7 @@ impl<'a> Run<'a> {
             let done = self.trainer.done();
             self.emit_pending_events(host);
             // Always take the request: one checkpoint serves both purposes.
-            let is_wanted = self.is_save_wanted(host);
+            let is_wanted = self.is_save_wanted(host)?;
             if self.is_save_due() || is_wanted {
                 timed(CHECKPOINT, || self.save(host))?;
             }
@@ -349,7 +385,8 @@ impl<'a> Run<'a> {
                 return Ok(batch);
             }
             self.emit_pending_events(host);
-            if self.is_save_wanted(host) {
+            // The other ranks may be in their steps.
+            if self.trainer.ranks().share().ranks() == 1 && self.is_save_wanted(host)? {
                 timed(CHECKPOINT, || self.save(host))?;
                 // The next step, which would confirm it, may be far.
                 self.wait_until_saved(host)?;
@@ -374,7 +411,7 @@ impl<'a> Run<'a> {
         let digests: Vec<&[blake3::Hash]> = batches.iter().map(Batch::row_digests).collect();
         self.batch_hash.step(self.trainer.ranks().rows(&digests)?);
         self.rows_consumed.0 += rows;
-        data.consumed(self.rows_consumed, skip.is_none()).map_err(Error::Foreign)?;
+        data.consumed(self.rows_consumed, skip.is_none(), self.trainer.ranks()).map_err(Error::Foreign)?;
         self.tokens_consumed += tokens;
         self.pace.step(tokens, begun.elapsed());
         let every = self.plan().validation.every_steps;

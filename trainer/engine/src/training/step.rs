@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use schemas::Batch;
 use schemas::ordinal::{BatchIndex, Step};
-use schemas::{Batch, RankShard};
 use tch::{Device, Tensor};
 use telemetry::training::Figures;
 use trainer_plan::Error;
@@ -25,7 +25,9 @@ use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::Copies;
 use crate::device::precision::PrecisionCast as _;
 use crate::device::precision::{Precision, WIDE};
-use crate::device::step_timer::{self, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for};
+use crate::device::step_timer::{
+    self, ALL_REDUCE, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for,
+};
 use crate::model::forward::{Forward, StepContext};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
@@ -38,6 +40,7 @@ use crate::objectives::combine::Counts;
 use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::training::detector_health::DetectorHealth;
+use crate::training::gradient_sum::sum_gradients;
 use crate::training::metric_accumulator::{Gain, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
 use crate::training::process_group::{ProcessGroup, SingleProcess};
 use crate::training::spike_guard::{Guard, Observed};
@@ -113,9 +116,6 @@ impl Trainer {
     /// Creates a trainer as one of `ranks`, with weights drawn from the seed of the plan. Call it on the training
     /// thread: it sets the number of threads and the switches of libtorch.
     pub fn new(plan: &TrainPlan, ranks: Box<dyn ProcessGroup>) -> Result<Self, Error> {
-        if ranks.share() != RankShard::ALONE {
-            return Err(Error::Config(format!("{}: a run has only one rank in this version", ranks.share())));
-        }
         let device = plan.train.device.resolve()?;
         if device.is_cuda() {
             plan.check_on_cuda()?;
@@ -244,12 +244,20 @@ impl Trainer {
         let seen = self.accumulate(batches)?;
         timed(CHECKPOINT, || self.fence_copies())?;
         let lr = self.lr(self.done);
-        let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(lr))?;
+        let own = timed(OPTIMIZER, || self.optimizer.take_gradients())?;
+        let gradients = if self.ranks.share().ranks() > 1 {
+            timed(ALL_REDUCE, || sum_gradients(self.ranks(), &self.optimizer.weights(), own))?
+        } else {
+            own
+        };
+        let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(&gradients, lr))?;
         self.skips.note(self.done, &skipped);
         let mut sums = PendingAdditions::default();
         // The norm of a skipped step is not finite: the guard does not record it, and the mean of the report counts it as 0.
         sums.add(&self.guard.ring.norm(), &norm);
-        self.tally.add_norm(&norm.where_self(&skipped.lt(0.5), &norm.zeros_like()), &mut sums);
+        if self.ranks.share().is_first() {
+            self.tally.add_norm(&norm.where_self(&skipped.lt(0.5), &norm.zeros_like()), &mut sums);
+        }
         sums.settle()?;
         self.guard.ring.advance();
         self.done = self.done.next();
@@ -370,6 +378,24 @@ impl Trainer {
         let terms = written(terms);
         let metrics = written(metrics);
         Ok(ReportFigures { figures: Figures { loss, terms, metrics, lr, grad_norm: norm, skipped }, gains, observed })
+    }
+
+    /// Moves the sums for the next report to rank 0, which saves them. Waits for the device if there are several ranks.
+    pub(crate) fn move_sums_to_first_rank(&mut self) -> Result<(), Error> {
+        let ranks = self.ranks.as_ref();
+        if ranks.share().ranks() == 1 {
+            return Ok(());
+        }
+        self.tally.move_to_first_rank(ranks)?;
+        let (_, steps) = fetch(&SingleProcess, [], &[&self.guard.ring.unread()])?;
+        let mut losses: Vec<f64> = Observed::all(&steps).iter().map(|step| step.loss).collect();
+        ranks.sum(&mut losses)?;
+        if ranks.share().is_first() {
+            self.guard.ring.set_losses(&losses);
+        } else {
+            self.guard.ring.clear_losses();
+        }
+        Ok(())
     }
 
     /// Fetches the loss of the last step of this rank; `None` if it was read already. Waits for the device.

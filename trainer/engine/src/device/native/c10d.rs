@@ -74,7 +74,7 @@ pub(crate) struct StoreAddress<'a> {
 #[derive(Debug)]
 pub(crate) struct KeyStore(NonNull<c_void>);
 
-// SAFETY: the connection has no thread of its own, and c10d locks it for each operation.
+// SAFETY: the connection runs on no other thread, and c10d locks it for each operation.
 unsafe impl Send for KeyStore {}
 
 impl KeyStore {

@@ -44,6 +44,7 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read alone")]
 struct State {
     // Latest operation, counted from 1, and its name.
     number: u64,

@@ -13,9 +13,15 @@ impl Run<'_> {
     /// Opens the time budget, if `train.max_hours` limits the run.
     pub(super) fn open_time_budget(&mut self, trained_s: Option<f64>) -> Result<(), Error> {
         if let Some(hours) = self.plan().train.max_hours {
-            self.hours = Some(TimeBudget::open(self.store, hours, trained_s.unwrap_or(0.0), self.clock.elapsed_s())?);
+            let elapsed_s = self.elapsed_s()?;
+            self.hours = Some(TimeBudget::open(self.store, hours, trained_s.unwrap_or(0.0), elapsed_s)?);
         }
         Ok(())
+    }
+
+    /// Seconds of rank 0's process. The budget is that of one clock.
+    fn elapsed_s(&self) -> Result<f64, Error> {
+        self.trainer.ranks().decide("the clock", || Ok(self.clock.elapsed_s()))
     }
 
     /// Share of the tokens or hours that is spent. `None` if only steps limit the run.
@@ -53,10 +59,13 @@ impl Run<'_> {
 
     /// Reads the clock, if `train.max_hours` limits the run. If the run is over, the final validation becomes due.
     pub(super) fn record_clock_reading(&mut self) -> Result<(), Error> {
-        let elapsed_s = self.clock.elapsed_s();
+        if self.hours.is_none() {
+            return Ok(());
+        }
+        let elapsed_s = self.elapsed_s()?;
         let done = self.trainer.done();
         if let Some(hours) = &mut self.hours {
-            hours.record(self.store, done, elapsed_s)?;
+            hours.record(&self.records, done, elapsed_s)?;
             self.validation_pending |= self.is_over() && self.plan().validation.every_steps > 0;
         }
         Ok(())

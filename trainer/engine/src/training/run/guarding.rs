@@ -64,7 +64,8 @@ impl Run<'_> {
         self.wait_until_saved(host)?;
         let done = spike_step.0 - 1;
         let every = self.plan().checkpoints.every_steps;
-        let can = done < every || checkpoint::steps(self.store)?.into_iter().any(|step| step.0 <= done);
+        let exists = || checkpoint::steps(self.store).map(|steps| steps.into_iter().any(|step| step.0 <= done));
+        let can = self.trainer.ranks().decide("the checkpoints", || Ok(done < every || exists()?))?;
         if !can {
             tracing::warn!(
                 step = spike_step.0,
@@ -95,7 +96,7 @@ impl Run<'_> {
         if skips >= allowed {
             return Err(Error::LossSpikes { step: spike.spike_step, skips });
         }
-        self.skips.add(self.store, spike)?;
+        self.skips.add(&self.records, spike)?;
         tracing::warn!(step = spike.spike_step.0, sigmas = spike.sigmas, "loss spike: rolling back to skip the step");
         Ok(())
     }
@@ -108,13 +109,25 @@ impl Run<'_> {
         data: &mut dyn Data,
         host: &mut dyn Host,
     ) -> Result<(), Error> {
-        let mut rows = self.trainer.row_losses(batches)?;
-        rows.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         let mut suspects = Vec::new();
-        for (row, loss) in rows.into_iter().take(SUSPECTS) {
+        for (row, loss) in self.highest_losses(batches)? {
             suspects.push(SuspectRow { row, loss, documents: data.documents(row).map_err(Error::Foreign)? });
         }
         self.emit(host, EventKind::Skip(SkipReport { spike, suspects }));
         Ok(())
+    }
+
+    /// Returns the rows of the highest loss on any rank. `batches` are those of this rank.
+    fn highest_losses(&self, batches: &[Batch]) -> Result<Vec<(RowIndex, f64)>, Error> {
+        let own = self.trainer.row_losses(batches)?;
+        let own: Vec<u8> =
+            own.iter().flat_map(|(row, loss)| [row.0.to_le_bytes(), loss.to_le_bytes()]).flatten().collect();
+        let all = self.trainer.ranks().gather("losses of rows", &own)?;
+        let of_bytes = |pair: &[[u8; 8]; 2]| (RowIndex(u64::from_le_bytes(pair[0])), f64::from_le_bytes(pair[1]));
+        let mut rows: Vec<(RowIndex, f64)> =
+            all.iter().flat_map(|rank| rank.as_chunks::<8>().0.as_chunks::<2>().0.iter().map(of_bytes)).collect();
+        rows.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        rows.truncate(SUSPECTS);
+        Ok(rows)
     }
 }

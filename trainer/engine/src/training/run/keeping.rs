@@ -19,6 +19,7 @@ impl Run<'_> {
     /// Saves a checkpoint. The first rank saves for all, because weights, optimizer and position are equal on all
     /// ranks.
     pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        self.trainer.move_sums_to_first_rank()?;
         if self.trainer.ranks().share().is_first() {
             let begun = Instant::now();
             // At most one checkpoint in memory, to limit pinned memory.
@@ -81,9 +82,13 @@ impl Run<'_> {
 
     /// Whether a checkpoint was requested. Before the first step there is nothing to save, and the request stays
     /// pending.
-    pub(super) fn is_save_wanted(&self, host: &mut dyn Host) -> bool {
+    pub(super) fn is_save_wanted(&self, host: &mut dyn Host) -> Result<bool, Error> {
         let done = self.trainer.done();
-        done > Step(0) && host.wants_checkpoint() && self.saved != Some(done)
+        if done == Step(0) {
+            return Ok(false);
+        }
+        let is_wanted = self.trainer.ranks().decide("requests for a checkpoint", || Ok(host.wants_checkpoint()))?;
+        Ok(is_wanted && self.saved != Some(done))
     }
 
     /// Records the result of a validation for the checkpoint of its step. That checkpoint is either saved next, or was
@@ -97,14 +102,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Saves a checkpoint after an error, if the last step is complete and not saved yet.
+    /// Saves a checkpoint after an error, if the last step is complete and not saved yet. Several ranks continue from the
+    /// newest checkpoint instead: the others, which have a part of the sums for the report, may not answer.
     pub(super) fn save_emergency_checkpoint(&mut self, host: &mut dyn Host) {
         let done = self.trainer.done();
         // A checkpoint in flight may still be written successfully.
         if let Err(error) = self.wait_until_saved(host) {
             tracing::warn!(%error, "newest checkpoint could not be written");
         }
-        if !self.is_whole || done == Step(0) || self.kept == Some(done) {
+        let is_alone = self.trainer.ranks().share().ranks() == 1;
+        if !is_alone || !self.is_whole || done == Step(0) || self.kept == Some(done) {
             return;
         }
         // The caller returns the original error, so this one is only logged.

@@ -93,6 +93,18 @@ impl Ring {
         self.filled = 0;
     }
 
+    /// Replaces the losses of the unread steps.
+    pub(crate) fn set_losses(&mut self, losses: &[f64]) {
+        assert_eq!(losses.len(), self.filled, "one loss per unread step");
+        let mut of_steps = self.values.narrow(0, 0, as_i64(self.filled)).select(1, 0);
+        of_steps.copy_(&Tensor::from_slice(losses));
+    }
+
+    /// Sets the losses of the unread steps to 0.
+    pub(crate) fn clear_losses(&mut self) {
+        let _ = self.values.select(1, 0).zero_();
+    }
+
     /// Copies the first `filled` steps of `values`. Grows if there is no room for the next step, because the trainer
     /// does that step before it reads the ring.
     pub(super) fn load(&mut self, values: &Tensor, filled: usize) {

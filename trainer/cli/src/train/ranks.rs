@@ -1,0 +1,86 @@
+//! Ranks of a run: what a process of several does differently from a single one.
+//!
+//! Rank 0 holds the run folder, writes everything, and serves the page. The other ranks train on their share, and read the
+//! checkpoint from the same folder.
+
+use std::time::Duration;
+
+use cloze::exit::Usage;
+use cloze::plan::Plan;
+use pipeline::load::RowOrder;
+use trainer::training::ProcessGroup;
+use trainer_plan::launch::Launch;
+
+use super::options::Options;
+use super::task_scorer;
+
+/// Whether this process is rank 0 or the only one.
+pub(super) fn is_first(launch: Option<&Launch>) -> bool {
+    launch.is_none_or(|launch| launch.rank == 0)
+}
+
+/// Refuses options that only a single process has.
+pub(super) fn check_options(launch: Option<&Launch>, options: Options<'_>) -> anyhow::Result<()> {
+    let Some(launch) = launch else { return Ok(()) };
+    let single = [("--prepare", options.prepare), ("--replay", options.replay.is_some())];
+    match single.into_iter().find(|(_, is_set)| *is_set) {
+        None => Ok(()),
+        Some((option, _)) => Err(Usage(format!(
+            "{option} with {} ranks: run it in a single process first, without a launcher",
+            launch.world_size
+        ))
+        .into()),
+    }
+}
+
+/// Connects this rank with the others, and checks that all have the same plan.
+pub(super) fn connect(launch: &Launch, plan: &Plan) -> anyhow::Result<Box<dyn ProcessGroup>> {
+    let group = connect_group(launch, plan)?;
+    check_same_plan(group.as_ref(), plan)?;
+    Ok(group)
+}
+
+/// Connects this rank with the others. Waits for them at most `run.stall_timeout_seconds`.
+pub(super) fn connect_group(launch: &Launch, plan: &Plan) -> anyhow::Result<Box<dyn ProcessGroup>> {
+    let seconds = plan.config().run.stall_timeout_seconds;
+    let limit = (seconds > 0).then(|| Duration::from_secs(seconds));
+    Ok(trainer::training::connect(launch, limit)?)
+}
+
+/// Refuses plans that only a single process can train.
+pub(super) fn check_plan(launch: &Launch, plan: &Plan) -> anyhow::Result<()> {
+    let ranks = u64::from(launch.world_size);
+    let train = &plan.train().train;
+    let micro_batches = plan.train().micro_batches();
+    let problem = if !micro_batches.is_multiple_of(ranks) {
+        let rows = train.global_batch_size / ranks;
+        format!(
+            "`train.micro_batch_size`: a step of {} rows has {micro_batches} micro-batches of {} rows, which {ranks} ranks cannot \
+             share; set it to a divisor of {rows}, or change `train.global_batch_size`",
+            train.global_batch_size, train.micro_batch_size
+        )
+    } else if plan.config().data.order == RowOrder::Streamed {
+        format!("`data.order = \"streamed\"` with {ranks} ranks: end the preparation first, and set it to \"shuffled\"")
+    } else if !plan.data().versions().iter().all(|versions| versions.is_pinned()) {
+        format!("`data.version = \"latest\"` with {ranks} ranks: set it to \"pinned\"")
+    } else if task_scorer::task_of(plan)?.is_some() {
+        format!("a fine-tuning with {ranks} ranks: start it as a single process")
+    } else {
+        return Ok(());
+    };
+    Err(Usage(problem).into())
+}
+
+/// Fails if ranks have different plans.
+pub(super) fn check_same_plan(group: &dyn ProcessGroup, plan: &Plan) -> anyhow::Result<()> {
+    let own = format!("{} {}", plan.train().identity.hash(), plan.train().data_content);
+    let all = group.gather("plans", own.as_bytes())?;
+    match all.iter().position(|other| other != own.as_bytes()) {
+        None => Ok(()),
+        Some(rank) => Err(Usage(format!(
+            "rank {rank} and {} have different plans: start all ranks with the same configuration, program and data",
+            group.share()
+        ))
+        .into()),
+    }
+}
