@@ -28,6 +28,7 @@ mod plan_and_train;
 mod prepare;
 mod prepare_changes;
 mod prepare_faults;
+mod prepare_filters;
 mod prepare_races;
 mod prepare_report;
 mod profile;

@@ -12,9 +12,11 @@
 //! train/part-00000-00-00.parquet …    shards (see `sample`)
 //! valid/part-00000-00-00.parquet …
 //! documents/part-00000-00.parquet …   positions of documents, one row each, in the order of their source
+//! removed/part-00000-00.jsonl.zst …   removed documents, one JSON object each: only by choice
 //! parts/part-00000-00.json …          commit records, one per segment of a part, sealed: merged into the manifest
 //! signatures/part-00000.bin, .json    signatures of documents, and their sealed record: only if duplicates are removed
 //! verdicts/part-00000.bin             removed duplicates of each part; `verdicts/00000.json` of each version is sealed
+//!                                     with lists of removed documents, `part-00000.jsonl.zst` in both: ids, partners
 //! lock                                current or last holder of the folder's lock
 //! ```
 //!

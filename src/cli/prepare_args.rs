@@ -22,14 +22,17 @@ pub struct PrepareArgs {
     /// sources.
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub(crate) report: Option<PathBuf>,
-    /// Write nothing: read, filter and tokenize a sample of the documents, and print what each filter removes. Ignores an
-    /// existing prepared folder.
+    /// Write nothing: read, filter, compare and tokenize a sample of the documents, print what is removed, and estimate
+    /// the whole. Ignores an existing prepared folder.
     #[arg(long, conflicts_with_all = ["watch", "report", "slow", "inject_faults"])]
     pub(crate) dry_run: bool,
     /// Share of the documents in the sample of `--dry-run`, chosen by `prepare.seed` and their places. All lines are
     /// read.
     #[arg(long, value_name = "SHARE", requires = "dry_run", default_value_t = 0.01, value_parser = number::positive_share)]
     pub(crate) sample: f64,
+    /// Print the report of `--dry-run` as one JSON object.
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
     /// Delay the writer before each segment that it commits.
     #[arg(long, value_name = "writer=MS")]
     pub(crate) slow: Option<String>,

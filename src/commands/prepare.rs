@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dry_run::DryRunOptions;
 use interruption::Shared;
 pub(crate) use phase::PreparePhase;
 use pipeline::corpus_stats::CorpusStats;
@@ -44,8 +45,8 @@ pub struct Options<'a> {
     pub(crate) watch: Option<f64>,
     /// HTML report about the corpus.
     pub(crate) report: Option<&'a Path>,
-    /// Share of the documents of a dry run.
-    pub(crate) dry_run: Option<f64>,
+    /// Options of a dry run.
+    pub(crate) dry_run: Option<DryRunOptions>,
     /// Delay: `writer=MS`.
     pub(crate) slow: Option<&'a str>,
     /// Faults to inject.
@@ -56,11 +57,11 @@ pub struct Options<'a> {
 
 /// Runs `cloze prepare` or one of its subcommands.
 pub(crate) fn dispatch(args: PrepareArgs) -> anyhow::Result<()> {
-    let PrepareArgs { config, source, watch, report, dry_run, sample, slow, inject_faults, verb } = args;
+    let PrepareArgs { config, source, watch, report, dry_run, sample, json, slow, inject_faults, verb } = args;
     let none = Options::default();
     match verb {
         None => {
-            let dry_run = dry_run.then_some(sample);
+            let dry_run = dry_run.then_some(DryRunOptions { share: sample, json });
             let (source, report) = (source.as_deref(), report.as_deref());
             let (slow, faults, phase) = (slow.as_deref(), inject_faults.as_deref(), PreparePhase::All);
             let options = Options { source, watch, report, dry_run, slow, faults, phase };
@@ -91,8 +92,8 @@ fn run_phase(args: &SharedPrepareArgs, phase: PreparePhase, options: Options<'_>
 /// Prepares the corpus, or continues to. With `watch`, it continues until a signal.
 pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let Options { source, watch, report, dry_run, slow, faults, phase } = options;
-    if let Some(share) = dry_run {
-        return Ok(dry_run::run(&Parsed::read(&args.config, &args.set)?.into_corpora(source)?, share)?);
+    if let Some(options) = dry_run {
+        return Ok(dry_run::run(&Parsed::read(&args.config, &args.set)?.into_corpora(source)?, options)?);
     }
     report.map_or(Ok(()), output_file::check)?;
     let injector = faults.map(FaultPlan::parse).transpose()?.map(FaultInjector::new);

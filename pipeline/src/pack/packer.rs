@@ -50,6 +50,12 @@ impl Packer {
         self.packing.end(&mut self.open, sink)
     }
 
+    /// Returns the number of tokens of the open sample.
+    #[must_use]
+    pub fn open_tokens(&self) -> usize {
+        self.open.len()
+    }
+
     /// Emits or drops the remaining tokens, as the packing defines. Returns the counts of sentences and cuts.
     pub fn finish(mut self, sink: SampleSink<'_>) -> Result<PackReport> {
         self.packing.finish(&mut self.open, sink)?;

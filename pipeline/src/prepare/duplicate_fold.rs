@@ -83,7 +83,7 @@ fn sign_free_parts(
         Ok(())
     })?;
     if made > 0 {
-        info!(parts = made, seconds = began.elapsed().as_secs_f64(), "prepare: signatures of documents written");
+        info!(parts = made, seconds = began.elapsed().as_secs_f64(), "prepare: signatures of documents made");
     }
     Ok(leased)
 }
@@ -96,7 +96,7 @@ pub(super) fn compare_documents(
     voice: &mut EventSink<'_>,
 ) -> Result<VerdictDigests> {
     let mut digests = VerdictDigests::empty(work.config.duplicates.is_some());
-    let (Some(store), true) = (work.store(), work.config.duplicates.is_some()) else { return Ok(digests) };
+    let (Some(store), true) = (work.comparison_store(), work.config.duplicates.is_some()) else { return Ok(digests) };
     let dropped_now = lists.dropped(lists.newest());
     let mut dropped_then = BTreeSet::new();
     let mut earlier = Vec::<&Part>::new();
@@ -174,14 +174,13 @@ fn make_verdicts(
     }
     let bands = config.near_options().map_or(0, |near| near.bands);
     let max_bytes = sorted_bytes(work.config.max_memory_bytes);
-    let plan = FoldPlan { documents, settled, bands, max_bytes, keeps_partners: work.config.write_removed };
+    let plan = FoldPlan { documents, settled, bands, max_bytes, keeps_partners: work.lists_removed() };
     let mut columns = StoredColumns { store, parts: &numbered, removed: &removed, exact: config.exact };
     let verdicts = fold(&plan, &mut columns)?;
     let new = &numbered[earlier.len()..];
     refuse_other_verdicts(work, store, dataset_version, new, &verdicts)?;
     let mut digests = BTreeMap::<PartId, String>::new();
-    let mut partners =
-        work.config.write_removed.then(|| PartnerWriter::new(columns, plan.bands, &verdicts, plan.max_bytes));
+    let mut partners = plan.keeps_partners.then(|| PartnerWriter::new(columns, plan.bands, &verdicts, plan.max_bytes));
     for (index, part) in (earlier.len()..).zip(new) {
         let own = of_part(store, part, &verdicts)?;
         partners.as_mut().map_or(Ok(()), |partners| partners.add(index, &own))?;

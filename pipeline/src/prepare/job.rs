@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use schemas::manifest::CorpusReport;
+use schemas::sample::OptionalColumns;
 use schemas::{DatasetVersion, Document, PartId};
 use store::{LeaseContender, Store};
 
 use super::commit_record::PartBinding;
 use super::config::PrepareConfig;
+use super::dry_run::DryRun;
+use super::estimate::CorpusEstimate;
 use super::listing::ObjectListing;
 use super::part_list::VersionLists;
 use super::partners::PartnerReader;
@@ -18,6 +22,7 @@ use super::text_rules::{FilterRemoval, RuleCounts, TextPlace};
 use super::text_tools::TextTools;
 use super::verdicts::{self, PartVerdicts, VerdictDigests};
 use crate::corpus::{Corpus, Found, MemoryBudget, Part};
+use crate::shard::ShardOptions;
 use crate::tokenize::front;
 use crate::{Error, Result};
 
@@ -103,6 +108,7 @@ pub(super) struct PrepareJob {
     pub(super) options: PrepareOptions,
     /// Target store. `None` if samples are discarded.
     pub(super) store: Option<Store>,
+    pub(super) dry_run: Option<DryRun>,
     /// Objects of the target before this process.
     pub(super) listing: ObjectListing,
     pub(super) access: PartAccess,
@@ -135,13 +141,53 @@ impl PrepareJob {
         access: PartAccess,
     ) -> Result<Arc<Self>> {
         let listing = store.as_ref().map(ObjectListing::read).transpose()?.unwrap_or_default();
-        let sample = Sample::default();
-        let verdicts = OnceLock::new();
-        Ok(Arc::new(Self { config, corpus, tools, sample, verdicts, settings, tasks, options, store, listing, access }))
+        let dry_run = (store.is_none() && options.sample.is_some()).then(|| DryRun::new(&config));
+        Ok(Arc::new(Self {
+            config,
+            corpus,
+            tools,
+            sample: Sample::default(),
+            verdicts: OnceLock::new(),
+            settings,
+            tasks,
+            options,
+            store,
+            dry_run,
+            listing,
+            access,
+        }))
     }
 
     pub(super) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
+    }
+
+    /// Returns the store of signatures and verdicts.
+    pub(super) fn comparison_store(&self) -> Option<&Store> {
+        self.store.as_ref().or(self.dry_run.as_ref().map(|dry_run| &dry_run.scratch))
+    }
+
+    /// Whether removed documents are listed.
+    pub(super) fn lists_removed(&self) -> bool {
+        self.config.write_removed && self.store.is_some()
+    }
+
+    /// Returns the estimate for the whole corpus in a dry run.
+    pub(super) fn estimate(&self, report: &CorpusReport) -> Result<Option<CorpusEstimate>> {
+        let options = || self.shard_options(PartId(0), 0, "overhead".to_owned());
+        self.dry_run.as_ref().map(|dry_run| dry_run.estimate(report, &self.config, options())).transpose()
+    }
+
+    /// Returns the parameters of shards.
+    pub(super) fn shard_options(&self, part: PartId, first_row: u32, prefix: String) -> ShardOptions {
+        ShardOptions {
+            part,
+            first_row,
+            prefix,
+            vocab_size: self.tools.tokenizer.facts().manifest.vocab_size,
+            optional: OptionalColumns { sentences: self.config.packing.keeps_sentences(), targets: false },
+            zstd_level: self.config.zstd_level,
+        }
     }
 
     /// Returns the text of a document for the tokenizer, or the reason if a filter removes it. Long documents are filtered
@@ -183,7 +229,9 @@ impl PrepareJob {
     /// Reads the verdicts on the documents of a part.
     pub(super) fn read_verdicts(&self, part: PartId) -> Result<PartVerdicts> {
         let digest = self.verdict_digest(part);
-        let Some(store) = self.store().filter(|_| !digest.is_empty()) else { return Ok(PartVerdicts::default()) };
+        let Some(store) = self.comparison_store().filter(|_| !digest.is_empty()) else {
+            return Ok(PartVerdicts::default());
+        };
         PartVerdicts::read(store, part, digest)?.ok_or_else(|| lost(store, &verdicts::part_name(part)))
     }
 

@@ -209,7 +209,7 @@ struct ComparedPart {
 impl ComparedPart {
     fn read(work: &PrepareJob, task: &Task) -> Result<Self> {
         let verdicts = work.read_verdicts(task.part.id)?;
-        let store = work.store().filter(|_| work.config.duplicates.is_some());
+        let store = work.comparison_store().filter(|_| work.config.duplicates.is_some());
         let record = store.map(|store| SignatureRecord::read(store, &work.settings, &task.part)).transpose()?.flatten();
         let partners = work.open_partners(task.part.id)?.map(RefCell::new);
         Ok(Self { verdicts, partners, read: record.map(|record| record.read).unwrap_or_default() })

@@ -205,12 +205,17 @@ impl<'a> PartPool<'a> {
         };
         let written = announced || published || removed > 0;
         let nothing_to_do = work.store().is_some() && fold.made == 0 && !written;
-        let summary = self.summary(lists, change, nothing_to_do);
+        let summary = self.summary(lists, change, nothing_to_do)?;
         voice.emit(EventKind::PrepareEnd(summary.end(self.work.place())));
         Ok(summary)
     }
 
-    fn summary(&self, lists: &VersionLists, change: Option<DatasetChange>, nothing_to_do: bool) -> PrepareSummary {
+    fn summary(
+        &self,
+        lists: &VersionLists,
+        change: Option<DatasetChange>,
+        nothing_to_do: bool,
+    ) -> Result<PrepareSummary> {
         let Self { work, fold, progress, stats, began, .. } = self;
         let sum = |split: fn(&PartEntry) -> &[Shard]| {
             fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
@@ -220,11 +225,13 @@ impl<'a> PartPool<'a> {
         let content = u64::from(work.config.packing.content(work.config.max_seq_len));
         let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
         let stats = stats.as_ref().expect("the pool ran before");
-        PrepareSummary {
+        let corpus = fold.report();
+        Ok(PrepareSummary {
             dataset_version: lists.newest(),
             change,
             pack: work.config.packing.kind(),
-            corpus: fold.report(),
+            estimate: work.estimate(&corpus)?,
+            corpus,
             filtered: fold.filtered(),
             lines: fold.lines,
             parts_made: fold.made,
@@ -242,7 +249,7 @@ impl<'a> PartPool<'a> {
             workers: stats.workers(),
             fold: WorkerStats { name: "fold".to_owned(), ..stats.reader() },
             elapsed: began.elapsed(),
-        }
+        })
     }
 }
 

@@ -6,10 +6,11 @@ use std::thread::sleep;
 
 use schemas::Document;
 use schemas::manifest::CorpusReport;
-use schemas::sample::OptionalColumns;
+use schemas::sample::ROWS_PER_GROUP;
 
 use super::commit_record::{CommitRecord, ContaminatedExample, Example, sparse, stem};
 use super::document_table::{Entry, TableWriter};
+use super::estimate::{SegmentSample, SplitSample};
 use super::job::{PrepareJob, Task};
 use super::partners::PartnerReader;
 use super::pending_commit::PendingCommit;
@@ -25,7 +26,7 @@ use super::verdicts::PartVerdicts;
 use crate::corpus::{Complaint, DocumentPlace, Found, MemoryBudget, PieceEnd, RejectReason, ResourcesExhausted};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
-use crate::shard::{ShardOptions, ShardWriter};
+use crate::shard::ShardWriter;
 use crate::{Error, Result};
 
 /// Maximum number of rejects of a segment that are recorded for the log.
@@ -64,6 +65,8 @@ pub(super) struct Segment<'a> {
     counts: Vec<u64>,
     sentences: Sentences,
     batch: Batch,
+    /// Counts for the estimate, in a dry run.
+    sample: Option<SegmentSample>,
     /// Lines and rejects that are not reported yet.
     unreported_lines: u64,
     unreported: Vec<(String, String)>,
@@ -103,18 +106,17 @@ impl<'a> Segment<'a> {
         let stem = stem(&task.part, number as usize);
         let side = |name: &str, first_row| {
             let packer = Packer::new(&config.packing, config.max_seq_len, facts.special());
-            let writer = work.store().map(|store| {
-                let options = ShardOptions {
-                    part: task.part.id,
-                    first_row,
-                    prefix: format!("{name}/{stem}"),
-                    vocab_size,
-                    optional: OptionalColumns { sentences: config.packing.keeps_sentences(), targets: false },
-                    zstd_level: config.zstd_level,
-                };
-                ShardWriter::new(store, options)
-            });
-            SplitWriter::new(packer, writer, first_row)
+            let options = || work.shard_options(task.part.id, first_row, format!("{name}/{stem}"));
+            match (work.store(), &work.dry_run) {
+                (None, Some(dry_run)) => {
+                    let writer = ShardWriter::new(&dry_run.scratch, options());
+                    SplitWriter::new(packer, Some(writer), first_row).writing_at_most(ROWS_PER_GROUP as u64)
+                }
+                (store, _) => {
+                    let writer = store.map(|store| ShardWriter::new(store, options()));
+                    SplitWriter::new(packer, writer, first_row)
+                }
+            }
         };
         Self {
             work,
@@ -140,6 +142,7 @@ impl<'a> Segment<'a> {
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
             batch: Batch::default(),
+            sample: work.dry_run.as_ref().map(|_| SegmentSample::default()),
             unreported_lines: 0,
             unreported: Vec::new(),
         }
@@ -174,9 +177,11 @@ impl<'a> Segment<'a> {
         for complaint in &found.complaints {
             self.reject(*complaint);
         }
-        let is_sampled = |found: &&Found| self.work.options.samples(&self.task.part, found, self.work.config.seed);
-        if let Some(document) = Some(found).filter(is_sampled).and_then(|found| found.document.as_ref()) {
-            let Document { id, text } = document;
+        let is_sampled = self.work.options.samples(&self.task.part, found, self.work.config.seed);
+        if let (Some(sample), Some(document)) = (&mut self.sample, &found.document) {
+            sample.add(&document.text, is_sampled);
+        }
+        if let Some(Document { id, text }) = found.document.as_ref().filter(|_| is_sampled) {
             self.take_document(
                 &DocumentRef { id, text, piece: found.piece, line: found.line, range: found.range.clone() },
                 room,
@@ -406,9 +411,14 @@ impl<'a> Segment<'a> {
         let mut report = self.report;
         let first_rows = self.splits.each_ref().map(SplitWriter::first_row);
         let [train, valid] = self.splits;
-        let finish = |side: SplitWriter| watch.during(Stage::Write, || side.finish());
-        let train = finish(train)?;
-        let valid = finish(valid)?;
+        let finish = |side: SplitWriter| watch.during(Stage::Write, || side.finish(watch));
+        let mut train = finish(train)?;
+        let mut valid = finish(valid)?;
+        if let (Some(mut sample), Some(dry_run)) = (self.sample, &work.dry_run) {
+            // The shards of a dry run are measured and discarded.
+            sample.splits = [&mut train, &mut valid].map(SplitSample::measure);
+            dry_run.add(task.part.id, self.number, sample);
+        }
         let (filters, filtered) = self.filtered.finish();
         report.filters = filters;
         report.packing.add(&train.report);

@@ -28,7 +28,7 @@ pub(super) fn sign_part(
     progress: &Progress,
     stop: &CancelToken,
 ) -> Result<Option<SignResult>> {
-    let (Some(store), Some(config)) = (work.store(), &work.config.duplicates) else {
+    let (Some(store), Some(config)) = (work.comparison_store(), &work.config.duplicates) else {
         return Ok(Some(SignResult::Kept));
     };
     let count = progress.part();
@@ -62,7 +62,7 @@ pub(super) fn sign_part(
     // Counted when the part is made.
     let mut filtered = RuleCounts::new(&work.tools.rules);
     let bands = near.map_or(0, |near| near.bands);
-    let mut writer = SignatureWriter::new(store, part, bands, work.config.write_removed)?;
+    let mut writer = SignatureWriter::new(store, part, bands, work.lists_removed())?;
     let mut documents = work.corpus.documents(part, DocumentPlace::default(), &count)?;
     let room = documents.memory_budget().clone();
     while let Some(found) = documents.next() {
@@ -71,7 +71,8 @@ pub(super) fn sign_part(
             return Ok(None);
         }
         // A document that is removed anyway must not remove another one.
-        let document = found.document.as_ref().filter(|document| work.accepts_length(&document.text));
+        let is_sampled = work.options.samples(part, &found, work.config.seed);
+        let document = found.document.as_ref().filter(|document| is_sampled && work.accepts_length(&document.text));
         let place = TextPlace { piece: found.piece, line: found.line };
         let kept = document.and_then(|document| {
             let text = work.filter(&document.text, place, &mut filtered, &room).ok()?;
@@ -83,6 +84,8 @@ pub(super) fn sign_part(
         if let Some((id, text)) = &kept
             && let Some(signature) = signer.sign_unless(text, is_contaminated)
         {
+            let bytes = signatures::document_bytes(bands);
+            work.dry_run.as_ref().map_or(Ok(()), |dry_run| dry_run.count_signature(bytes))?;
             writer.add(found.piece, found.range.start, id, signature)?;
         }
         documents.take_back(found);

@@ -12,9 +12,17 @@ use crate::shard::ShardWriter;
 /// Open sample and the shards before it.
 pub(super) struct SplitWriter {
     packer: Packer,
-    writer: Option<ShardWriter>,
     first_row: u32,
+    output: SplitOutput,
+}
+
+/// Completed samples.
+struct SplitOutput {
+    writer: Option<ShardWriter>,
+    /// Number of the first samples that are written.
+    max_written_rows: u64,
     rows: u64,
+    tokens: u64,
 }
 
 /// Result of packing a document.
@@ -35,6 +43,12 @@ pub(super) struct FinishedSplit {
     pub(super) last: Option<ObjectWriter>,
     /// Number of samples.
     pub(super) rows: u64,
+    /// Content tokens of all samples.
+    pub(super) tokens: u64,
+    /// Number of samples that were complete before the end.
+    pub(super) full_rows: u64,
+    /// Content tokens of the sample that was open at the end.
+    pub(super) open_tokens: u64,
     pub(super) report: PackReport,
 }
 
@@ -51,7 +65,14 @@ pub(super) struct OpenDocument<'a> {
 impl SplitWriter {
     /// Creates a writer that starts after `first_row` rows. Without a shard writer, samples are only counted.
     pub(super) fn new(packer: Packer, writer: Option<ShardWriter>, first_row: u32) -> Self {
-        Self { packer, writer, first_row, rows: 0 }
+        Self { packer, first_row, output: SplitOutput { writer, max_written_rows: u64::MAX, rows: 0, tokens: 0 } }
+    }
+
+    /// Writes the first samples only, and counts the others.
+    #[must_use]
+    pub(super) fn writing_at_most(mut self, rows: u64) -> Self {
+        self.output.max_written_rows = rows;
+        self
     }
 
     pub(super) fn first_row(&self) -> u32 {
@@ -74,14 +95,25 @@ impl SplitWriter {
     }
 
     /// Ends the open sample and the last shard.
-    pub(super) fn finish(self) -> Result<FinishedSplit> {
-        let Self { packer, mut writer, mut rows, .. } = self;
-        let report = packer.finish(&mut |sample| {
-            rows += 1;
-            writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
-        })?;
+    pub(super) fn finish(self, watch: &Stopwatch) -> Result<FinishedSplit> {
+        let Self { packer, mut output, .. } = self;
+        let full_rows = output.rows;
+        let open_tokens = packer.open_tokens() as u64;
+        let report = packer.finish(&mut |sample| output.put(watch, sample))?;
+        let SplitOutput { writer, rows, tokens, .. } = output;
         let (shards, last) = writer.map_or(Ok((Vec::new(), None)), ShardWriter::finish_uncommitted)?;
-        Ok(FinishedSplit { shards, last, rows, report })
+        Ok(FinishedSplit { shards, last, rows, tokens, full_rows, open_tokens, report })
+    }
+}
+
+impl SplitOutput {
+    fn put(&mut self, watch: &Stopwatch, sample: Packed<'_>) -> Result<()> {
+        self.rows += 1;
+        self.tokens += sample.input_ids.len() as u64;
+        match &mut self.writer {
+            Some(writer) if self.rows <= self.max_written_rows => watch.during(Stage::Write, || writer.write(sample)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -95,21 +127,16 @@ impl OpenDocument<'_> {
                 counts[id as usize] += 1;
             }
         }
-        let SplitWriter { packer, writer, rows, .. } = &mut *self.split;
-        packer.extend(ids, &mut |sample| put(writer, rows, self.stopwatch, sample))
+        let SplitWriter { packer, output, .. } = &mut *self.split;
+        packer.extend(ids, &mut |sample| output.put(self.stopwatch, sample))
     }
 
     /// Ends the document.
     pub(super) fn end(self) -> Result<PackedDocument> {
         let Self { split: side, stopwatch: watch, tokens, unknown, .. } = self;
-        let SplitWriter { packer, writer, first_row, rows } = side;
+        let SplitWriter { packer, first_row, output } = side;
         let row = u64::from(*first_row) + packer.began();
-        packer.end(&mut |sample| put(writer, rows, watch, sample))?;
+        packer.end(&mut |sample| output.put(watch, sample))?;
         Ok(PackedDocument { row, tokens, unknown })
     }
-}
-
-fn put(writer: &mut Option<ShardWriter>, rows: &mut u64, watch: &Stopwatch, sample: Packed<'_>) -> Result<()> {
-    *rows += 1;
-    writer.as_mut().map_or(Ok(()), |writer| watch.during(Stage::Write, || writer.write(sample)))
 }

@@ -8,6 +8,7 @@ use schemas::manifest::CorpusReport;
 use telemetry::preparation::{PrepareEnd, SplitCounts, StageSeconds};
 
 use super::change::DatasetChange;
+use super::estimate::CorpusEstimate;
 use super::progress::Stages;
 use super::text_rules::FilteredDocument;
 
@@ -27,6 +28,8 @@ pub struct PrepareSummary {
     pub corpus: CorpusReport,
     /// First documents that each filter removed.
     pub filtered: Vec<FilteredDocument>,
+    /// Estimate for the whole corpus, in a dry run.
+    pub estimate: Option<CorpusEstimate>,
     /// Number of lines or documents that were read.
     pub lines: u64,
     /// Parts made by this run.

@@ -330,6 +330,7 @@ mod clock_jumps;
 mod dataset_versions;
 mod decontamination;
 mod dirty;
+mod dry_run;
 mod duplicates;
 mod events;
 mod filters;

@@ -27,6 +27,9 @@ use crate::{Error, Result};
 /// Row groups per shard: about 270 M tokens of 510-token rows, a file of some 400 MB.
 const GROUPS_PER_SHARD: usize = 256;
 
+/// Maximum number of rows of a shard.
+pub(crate) const ROWS_PER_SHARD: u64 = (GROUPS_PER_SHARD * ROWS_PER_GROUP) as u64;
+
 /// Parameters of the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardOptions {

@@ -1,21 +1,50 @@
 //! `cloze prepare --dry-run`: a preparation of a sample that writes nothing, and its report.
 
-use pipeline::prepare::{FilteredDocument, Preparation, PrepareConfig, PrepareOptions, PrepareSummary};
+use pipeline::prepare::{CorpusEstimate, FilteredDocument, Preparation, PrepareConfig, PrepareOptions, PrepareSummary};
+use serde_json::{Value, json};
 use telemetry::quantities::{bytes, count};
-use telemetry::terminal::outcome;
+use telemetry::terminal::{outcome, painted};
 use telemetry::{Clock, Fanout, event_text};
 
 use crate::config::corpora::NamedCorpus;
 
-/// Prepares a sample of each corpus and prints what the filters remove.
-pub(super) fn run(corpora: &[NamedCorpus], share: f64) -> pipeline::Result<()> {
+/// Text about duplicates in a sample.
+const LOWER_BOUND: &str =
+    "most copies of sampled documents are not in the sample, so this is a lower bound for the whole corpus";
+
+/// Text about the way in which an estimate was made.
+const BASIS: &str = "documents are scaled by the ratio of documents, tokens, rows and bytes by that of text; bytes are \
+                     those of the first encoded rows";
+
+/// Options of a dry run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DryRunOptions {
+    /// Share of the documents in the sample.
+    pub(crate) share: f64,
+    /// Whether the report is a JSON object.
+    pub(crate) json: bool,
+}
+
+/// Prepares a sample of each corpus and prints what the filters remove, and estimates for the whole.
+pub(super) fn run(corpora: &[NamedCorpus], options: DryRunOptions) -> pipeline::Result<()> {
+    let DryRunOptions { share, json } = options;
+    let mut reports = Vec::new();
     for corpus in corpora {
         let NamedCorpus { source, prepare, .. } = corpus;
-        if let (Some(source), 2..) = (source, corpora.len()) {
+        if let (Some(source), 2.., false) = (source, corpora.len(), json) {
             outcome(format_args!("source {source}"));
         }
         let summary = sampled(prepare, share).map_err(|error| corpus.with_own_keys(error))?;
-        outcome(report(prepare, &summary, share));
+        let estimate = summary.estimate.unwrap_or_default();
+        let dry_run = DryRun { config: prepare, summary: &summary, share, estimate };
+        if json {
+            reports.push(dry_run.json(source.as_deref()));
+        } else {
+            outcome(dry_run.text());
+        }
+    }
+    if json {
+        painted(format_args!("{:#}", json!({ "corpora": reports })));
     }
     Ok(())
 }
@@ -25,47 +54,146 @@ fn sampled(config: &PrepareConfig, share: f64) -> pipeline::Result<PrepareSummar
     Preparation::plan_dry(config)?.run(options, &Clock::system(), &mut Fanout::default())
 }
 
-/// Returns the report: counts of the sample, what each filter removed, first removed documents, an estimate for the
-/// whole corpus.
-fn report(config: &PrepareConfig, summary: &PrepareSummary, share: f64) -> String {
-    let corpus = &summary.corpus;
-    let mut lines = vec![
-        format!("{}: dry run, nothing is written", config.inputs.join(", ")),
-        format!(
-            "  {} lines or documents read; a sample of {share} has {} documents, {}, {} tokens",
-            count(summary.lines),
-            count(corpus.documents),
-            bytes(corpus.text_bytes),
-            count(corpus.tokens),
-        ),
-    ];
-    lines.extend(corpus.filters.iter().map(event_text::filter));
-    for FilteredDocument { filter, rule, place, text } in &summary.filtered {
-        let text = text.replace(['\n', '\t'], " ");
-        lines.push(format!("    {filter}, {rule}, {place}: {}", schemas::printable(&text)));
-    }
-    let rejected = corpus.rejected.iter();
-    lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
-    if !corpus.contaminated.is_empty() {
-        let documents = count(corpus.contaminated.documents);
-        lines.push(format!("  {documents} documents share a run of words with a test set"));
-    }
-    if config.duplicates.is_some() {
-        lines.push("  duplicates are not compared in a dry run, and are still in these numbers".to_owned());
-    }
-    let [documents, tokens] = [corpus.documents, corpus.tokens].map(|number| estimate(number, share));
-    lines.push(format!("  estimate for the whole corpus: {documents} documents, {tokens} tokens"));
-    lines.join("\n")
+/// Finished dry run of a corpus.
+struct DryRun<'a> {
+    config: &'a PrepareConfig,
+    summary: &'a PrepareSummary,
+    share: f64,
+    estimate: CorpusEstimate,
 }
 
-/// Scales a number of the sample to the corpus, with three digits.
-fn estimate(number: u64, share: f64) -> String {
-    let whole = number as f64 / share;
-    let unit = 10_f64.powf((whole.max(1.0).log10().floor() - 2.0).max(0.0));
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-    let rounded = ((whole / unit).round() * unit) as u64;
-    let about = if share < 1.0 { "about " } else { "" };
-    format!("{about}{}", count(if share < 1.0 { rounded } else { number }))
+impl DryRun<'_> {
+    /// Returns the report as text: the sample, what each filter removed, first removed documents, the estimate.
+    fn text(&self) -> String {
+        let Self { config, summary, share, estimate } = self;
+        let corpus = &summary.corpus;
+        let mut lines = vec![
+            format!("{}: dry run, nothing is written", config.inputs.join(", ")),
+            format!(
+                "  {} lines or documents read; a sample of {share} has {} of {} documents, {} of {}",
+                count(summary.lines),
+                count(estimate.sampled_documents),
+                count(estimate.read_documents),
+                bytes(estimate.sampled_text_bytes),
+                bytes(estimate.read_text_bytes),
+            ),
+            format!(
+                "  kept of the sample: {} documents, {}, {} tokens",
+                count(corpus.documents),
+                bytes(corpus.text_bytes),
+                count(corpus.tokens)
+            ),
+        ];
+        lines.extend(corpus.filters.iter().map(event_text::filter));
+        for FilteredDocument { filter, rule, place, text } in &summary.filtered {
+            let text = text.replace(['\n', '\t'], " ");
+            lines.push(format!("    {filter}, {rule}, {place}: {}", schemas::printable(&text)));
+        }
+        let rejected = corpus.rejected.iter();
+        lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
+        if !corpus.contaminated.is_empty() {
+            let documents = count(corpus.contaminated.documents);
+            lines.push(format!("  {documents} documents share a run of words with a test set"));
+        }
+        lines.extend(config.duplicates.as_ref().map(|_| self.duplicates()));
+        lines.push(self.estimates());
+        if !self.estimate.is_whole() {
+            lines.push(format!("  basis: {BASIS}"));
+        }
+        lines.join("\n")
+    }
+
+    fn duplicates(&self) -> String {
+        let found = &self.summary.corpus.duplicates;
+        let [exact, near] = [found.exact_documents, found.near_documents].map(count);
+        let share = 100.0 * self.duplicate_share();
+        let bound = if self.estimate.is_whole() { String::new() } else { format!("; {LOWER_BOUND}") };
+        format!(
+            "  duplicates within the sample: {exact} exact, {near} near, {share:.2} % of the compared documents{bound}"
+        )
+    }
+
+    /// Share of the compared documents that are removed as duplicates.
+    fn duplicate_share(&self) -> f64 {
+        let corpus = &self.summary.corpus;
+        let removed = corpus.duplicates.exact_documents + corpus.duplicates.near_documents;
+        removed as f64 / (removed + corpus.documents).max(1) as f64
+    }
+
+    fn estimates(&self) -> String {
+        let CorpusEstimate { documents, tokens, rows, shards, shard_bytes, .. } = self.estimate;
+        let is_whole = self.estimate.is_whole();
+        let number = |value: f64| if is_whole { integer(value) } else { rounded(value) };
+        let [documents, tokens, rows, shards] = [documents, tokens, rows, shards].map(|value| count(number(value)));
+        let bytes = bytes(number(shard_bytes));
+        let about = if is_whole { "" } else { "about " };
+        format!(
+            "  estimate for the whole corpus: {about}{documents} documents, {tokens} tokens, {rows} rows, {shards} shards \
+             of {bytes} in all"
+        )
+    }
+
+    /// Returns the report as a JSON object.
+    fn json(&self, source: Option<&str>) -> Value {
+        let Self { config, summary, share, estimate } = self;
+        let corpus = &summary.corpus;
+        let example = |document: &FilteredDocument| {
+            let FilteredDocument { filter, rule, place, text } = document;
+            json!({ "filter": filter, "rule": rule, "place": place, "text": text })
+        };
+        let duplicates = config.duplicates.as_ref().map(|_| {
+            json!({
+                "exact": corpus.duplicates.exact_documents,
+                "near": corpus.duplicates.near_documents,
+                "share": self.duplicate_share(),
+                "is_lower_bound": !estimate.is_whole(),
+            })
+        });
+        let contaminated = config.decontamination.as_ref().map(|_| &corpus.contaminated);
+        json!({
+            "source": source,
+            "inputs": config.inputs,
+            "sample": share,
+            "lines_read": summary.lines,
+            "documents_read": estimate.read_documents,
+            "text_bytes_read": estimate.read_text_bytes,
+            "documents_sampled": estimate.sampled_documents,
+            "text_bytes_sampled": estimate.sampled_text_bytes,
+            "kept": {
+                "documents": corpus.documents,
+                "text_bytes": corpus.text_bytes,
+                "words": corpus.words,
+                "tokens": corpus.tokens,
+                "unknown_tokens": corpus.unknown,
+            },
+            "filters": corpus.filters,
+            "removed_examples": summary.filtered.iter().map(example).collect::<Vec<_>>(),
+            "rejected": corpus.rejected,
+            "duplicates": duplicates,
+            "contaminated": contaminated,
+            "estimate": {
+                "is_exact": estimate.is_whole(),
+                "documents": integer(estimate.documents),
+                "tokens": integer(estimate.tokens),
+                "rows": integer(estimate.rows),
+                "shards": integer(estimate.shards),
+                "shard_bytes": integer(estimate.shard_bytes),
+                "basis": (!estimate.is_whole()).then_some(BASIS),
+            },
+        })
+    }
+}
+
+/// Rounds a number to three digits.
+fn rounded(value: f64) -> u64 {
+    let unit = 10_f64.powf((value.max(1.0).log10().floor() - 2.0).max(0.0));
+    integer((value / unit).round() * unit)
+}
+
+fn integer(value: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of a count")]
+    let number = value.round() as u64;
+    number
 }
 
 #[cfg(test)]
@@ -74,8 +202,6 @@ mod tests {
 
     #[test]
     fn an_estimate_has_three_digits() {
-        assert_eq!(estimate(12_345, 0.01), "about 1,230,000");
-        assert_eq!(estimate(7, 0.5), "about 14");
-        assert_eq!(estimate(12_345, 1.0), "12,345");
+        assert_eq!([1_234_500.0, 14.2, 0.0, 999.6].map(rounded), [1_230_000, 14, 0, 1000]);
     }
 }

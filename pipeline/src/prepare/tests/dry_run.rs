@@ -1,0 +1,65 @@
+//! Dry runs: comparison of duplicates within the sample, and estimates for the whole corpus.
+
+use super::duplicates::planted;
+use super::*;
+
+fn dry(home: &Home, workers: usize, share: f64) -> PrepareSummary {
+    let options = PrepareOptions { null_writer: true, sample: Some(share), ..PrepareOptions::default() };
+    let config = home.config("dry", workers);
+    let planned = Preparation::plan_dry(&config).expect("a plan");
+    let summary = planned.run(options, &Clock::still(), &mut Fanout::default()).expect("a sample");
+    assert!(!home.folder.path().join("dry").exists(), "a dry run writes nothing");
+    summary
+}
+
+#[test]
+fn an_estimate_from_all_documents_is_exact_for_any_packing() {
+    for pack in AnyPacking::KINDS {
+        let home = Home::packed(pack);
+        let found = dry(&home, 2, 1.0).estimate.expect("an estimate");
+        let real = home.run().expect("prepared");
+        assert_eq!(real.estimate, None);
+        let manifest = load::open(&home.store()).expect("a manifest");
+        let now = manifest.now();
+        let shards = now.train.shards.len() + now.valid.shards.len();
+        let expected = [real.corpus.documents, real.corpus.tokens, real.rows, shards as u64, real.shard_bytes];
+        let estimate = [found.documents, found.tokens, found.rows, found.shards, found.shard_bytes];
+        assert_eq!(estimate, expected.map(|number| number as f64), "{pack}");
+        assert!(found.is_whole());
+        assert_eq!(found.read_documents, real.lines);
+    }
+}
+
+#[test]
+fn an_estimate_from_a_sample_is_close_and_the_same_for_any_workers() {
+    for pack in ["block", "document"] {
+        let home = Home::packed(pack);
+        let real = home.run().expect("prepared");
+        let [one, four] = [1, 4].map(|workers| dry(&home, workers, 0.5).estimate.expect("an estimate"));
+        assert_eq!(one, four);
+        assert!(!one.is_whole() && one.read_documents == 243, "{one:?}");
+        let pairs = [
+            (one.documents, real.corpus.documents),
+            (one.tokens, real.corpus.tokens),
+            (one.rows, real.rows),
+            (one.shard_bytes, real.shard_bytes),
+        ];
+        for (estimate, real) in pairs {
+            assert!((0.8..1.2).contains(&(estimate / real as f64)), "{pack}: {estimate} of {real}");
+        }
+    }
+}
+
+#[test]
+fn duplicates_are_compared_within_the_sample() {
+    let mut home = planted();
+    // Partners are for lists of removed documents, which a dry run does not write.
+    home.config.write_removed = true;
+    let real = home.run().expect("prepared").corpus;
+    assert_eq!(dry(&home, 2, 1.0).corpus, real);
+    let [one, four] = [1, 4].map(|workers| dry(&home, workers, 0.7).corpus);
+    assert_eq!(one, four);
+    let removed =
+        |corpus: &schemas::manifest::CorpusReport| corpus.duplicates.exact_documents + corpus.duplicates.near_documents;
+    assert!((1..removed(&real)).contains(&removed(&one)), "{one:?}");
+}
