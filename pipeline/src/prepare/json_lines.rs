@@ -56,6 +56,9 @@ pub(super) fn is_intact(store: &Store, name: &str, blake3: &str) -> Result<bool>
     Ok(store.hash(name, found.bytes)?.to_hex().as_str() == blake3)
 }
 
+/// Maximum length of a line that is decoded.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
 /// Reader of an object.
 pub(super) struct LinesReader<T> {
     place: String,
@@ -73,10 +76,9 @@ impl<T> LinesReader<T> {
         Ok(Self { place: store.place(name), lines: BufReader::new(decoder), line: Vec::new(), of: PhantomData })
     }
 
-    /// Skips the next line. Returns false at the end.
+    /// Skips the next line, of any length. Returns false at the end.
     pub(super) fn skip(&mut self) -> Result<bool> {
-        self.line.clear();
-        Ok(self.lines.read_until(b'\n', &mut self.line).map_err(|error| self.damaged(&error))? > 0)
+        Ok(self.lines.skip_until(b'\n').map_err(|error| self.damaged(&error))? > 0)
     }
 
     fn damaged(&self, error: &dyn std::fmt::Display) -> Error {
@@ -88,8 +90,13 @@ impl<T> LinesReader<T> {
 impl<T: DeserializeOwned> LinesReader<T> {
     /// Reads the next line. Returns `None` at the end.
     pub(super) fn read(&mut self) -> Result<Option<T>> {
-        if !self.skip()? {
+        self.line.clear();
+        let read = self.lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
+        if read.map_err(|error| self.damaged(&error))? == 0 {
             return Ok(None);
+        }
+        if self.line.last() != Some(&b'\n') {
+            return Err(self.damaged(&"a line is too long or cut short"));
         }
         serde_json::from_slice(&self.line).map(Some).map_err(|error| self.damaged(&error))
     }
@@ -110,5 +117,43 @@ impl Read for ObjectReader {
         buffer[..piece.len()].copy_from_slice(&piece);
         self.next += count;
         Ok(piece.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::FaultConfig;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_written_and_long_ones_only_skipped() {
+        let store = Store::in_memory(FaultConfig::none());
+        let mut writer = LinesWriter::begin(&store, "a.jsonl.zst".to_owned()).expect("opened");
+        let long = "x".repeat(2 << 20);
+        let lines = ["first", "", "third\nwith a line feed", &long, "last"];
+        lines.iter().for_each(|line| writer.push(line).expect("written"));
+        let (file, object) = writer.finish().expect("written");
+        assert!(store.head(&file.path).expect("answered").is_none(), "not committed");
+        object.commit().expect("written");
+        assert!(is_intact(&store, &file.path, &file.blake3).expect("answered"));
+        assert!(!is_intact(&store, &file.path, "other").expect("answered"));
+        assert!(!is_intact(&store, "b.jsonl.zst", &file.blake3).expect("answered"));
+        let mut reader = LinesReader::<String>::open(&store, &file.path).expect("opened");
+        for line in &lines[..3] {
+            assert_eq!(reader.read().expect("intact").as_deref(), Some(*line));
+        }
+        assert!(reader.skip().expect("intact"));
+        assert_eq!(reader.read().expect("intact").as_deref(), Some("last"));
+        assert!(!reader.skip().expect("intact"));
+        assert_eq!(reader.read().expect("intact"), None);
+        let mut reader = LinesReader::<String>::open(&store, &file.path).expect("opened");
+        assert!((0..3).all(|_| reader.skip().expect("intact")));
+        let error = reader.read().expect_err("longer than a mebibyte").to_string();
+        assert!(error.contains("a.jsonl.zst") && error.contains("a line is too long"), "{error}");
+        store.put("c.jsonl.zst", &store.get(&file.path).expect("there")[..50]).expect("written");
+        let mut reader = LinesReader::<String>::open(&store, "c.jsonl.zst").expect("opened");
+        while reader.skip().is_ok_and(|is_there| is_there) {}
+        reader.read().expect_err("cut short");
     }
 }

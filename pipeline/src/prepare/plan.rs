@@ -22,6 +22,7 @@ use super::fingerprints::Fingerprints;
 use super::job::ForgottenDocuments;
 use super::list_proof;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
+use super::removed_documents;
 use super::signatures;
 use super::text_tools::TextTools;
 use super::verdicts::VerdictDigests;
@@ -286,7 +287,8 @@ impl PrepareMemory {
         // While rows are written, a page and its compressed bytes are in memory too, and a table twice.
         let is_remote = config.inputs.iter().any(|input| remote_store::is_url(input));
         let reader = if is_remote { READER_BYTES } else { 0 };
-        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES + reader;
+        let removed = if config.write_removed { removed_documents::WORKER_BYTES } else { 0 };
+        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES + reader + removed;
         Self { text: Shares::new(config.max_memory_bytes), worker }
     }
 }

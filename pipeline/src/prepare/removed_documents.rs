@@ -33,6 +33,9 @@ use super::verdicts::DuplicateKind;
 use crate::corpus::Part;
 use crate::{Error, Result};
 
+/// Memory of a worker for lists of removed documents: the encoder, its object, and the reader of the partners.
+pub(super) const WORKER_BYTES: u64 = 6 << 20;
+
 /// Line of a removed document.
 #[derive(Serialize)]
 struct RemovedLine<'a> {
@@ -161,7 +164,7 @@ pub(super) fn totals(store: &Store, file: &FileEntry) -> Result<RemovedTotals> {
     }
     let mut lines = LinesReader::<IgnoredAny>::open(store, &file.path)?;
     let mut documents = 0;
-    while lines.read()?.is_some() {
+    while lines.skip()? {
         documents += 1;
     }
     Ok(RemovedTotals { bytes, documents })

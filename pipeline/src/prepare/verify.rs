@@ -49,7 +49,7 @@ pub struct FolderProblem {
 pub struct FolderCheck {
     /// Parts that were checked.
     pub parts: u64,
-    /// Objects that were hashed: shards and tables of documents.
+    /// Objects that were hashed: shards, tables of documents, and lists of removed ones.
     pub objects: u64,
     /// Bytes of these objects.
     pub bytes: u64,
