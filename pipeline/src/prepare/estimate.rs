@@ -187,6 +187,11 @@ fn ratio(number: u64, of: u64) -> f64 {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn is(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-9, "{value}, not {expected}");
+    }
+
     fn estimate(segments: &[SegmentSample], report: &CorpusReport, valid_fraction: f64) -> CorpusEstimate {
         // Rows of 100 tokens.
         let config =
@@ -218,7 +223,6 @@ mod tests {
         assert_eq!((found.sampled_documents, found.sampled_text_bytes), (20, 900));
         assert!(!found.is_whole());
         let scale = 10_000.0 / 900.0;
-        let is = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}, not {expected}");
         is(found.documents, 160.0);
         is(found.tokens, 240.0 * scale);
         is(found.rows, 2.5 * scale);
@@ -250,9 +254,10 @@ mod tests {
         let report = CorpusReport { documents: 7, tokens: 9, ..CorpusReport::default() };
         let found = estimate(&[segment], &report, 0.5);
         let rows = ROWS_PER_SHARD as f64 + 2.0;
-        assert_eq!(
-            [found.documents, found.tokens, found.rows, found.shards, found.shard_bytes],
-            [7.0, 9.0, rows, 3.0, 5600.0]
-        );
+        is(found.documents, 7.0);
+        is(found.tokens, 9.0);
+        is(found.rows, rows);
+        is(found.shards, 3.0);
+        is(found.shard_bytes, 5600.0);
     }
 }

@@ -132,7 +132,9 @@ mod tests {
         let mut writer = LinesWriter::begin(&store, "a.jsonl.zst".to_owned()).expect("opened");
         let long = "x".repeat(2 << 20);
         let lines = ["first", "", "third\nwith a line feed", &long, "last"];
-        lines.iter().for_each(|line| writer.push(line).expect("written"));
+        for line in &lines {
+            writer.push(line).expect("written");
+        }
         let (file, object) = writer.finish().expect("written");
         assert!(store.head(&file.path).expect("answered").is_none(), "not committed");
         object.commit().expect("written");
