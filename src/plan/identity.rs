@@ -26,7 +26,7 @@ macro_rules! excluded {
         ///
         /// Keys `sources.NAME` are replaced by their effects, in [`of_source`]. [`unused`] excludes under conditions
         /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.micro_batch_size`,
-        /// `train.tf32`, `optimizer.layer_decay`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours`
+        /// `train.tf32`, `train.bf16_all_reduce`, `optimizer.layer_decay`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours`
         /// belong to the identity if they are written.
         const EXCLUDED: &[(&str, &str)] = &[$(($key, $why)),+];
     };
@@ -47,6 +47,7 @@ excluded! {
     "train.threads": "equal up to rounding; a change is logged",
     "train.deterministic": "equal up to rounding",
     "train.activation_checkpointing": "the same bits, in less memory",
+    "optimizer.shard": "the same bits, in less memory",
     "train.max_skipped_steps": "a limit without effect on the weights",
     "validation": "affects when a run is validated; validation does not train",
     "checkpoints": "affects when a run is saved, and retention",
@@ -113,8 +114,12 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     if config.data.order == RowOrder::Shuffled {
         unused.push("data.order".to_owned());
     }
-    if !training.train.tf32 {
-        unused.push("train.tf32".to_owned());
+    for (key, is_set) in
+        [("train.tf32", training.train.tf32), ("train.bf16_all_reduce", training.train.bf16_all_reduce)]
+    {
+        if !is_set {
+            unused.push(key.to_owned());
+        }
     }
     if training.optimizer.has_one_rate() {
         unused.push("optimizer.layer_decay".to_owned());

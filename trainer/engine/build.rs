@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Version of libtorch that tch 0.24 supports.
 const TORCH_VERSION: &str = "2.11.";
 /// Source files of `native/`.
-const SOURCES: [&str; 8] = ["native", "c10d", "copies", "dropout", "facts", "linear", "marks", "nccl"];
+const SOURCES: [&str; 9] = ["native", "c10d", "copies", "dropout", "facts", "grad_hooks", "linear", "marks", "nccl"];
 
 fn main() {
     println!("cargo::rerun-if-changed=native");

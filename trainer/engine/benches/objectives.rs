@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
@@ -31,7 +32,7 @@ fn steps(criterion: &mut Criterion) {
         ("masked_lm + token_contrastive, live", format!("{contrast}detach = false\n")),
     ] {
         let objectives = toml::from_str(&format!("[mlm]\nkind = \"masked_lm\"\n{contrast}")).expect("two objectives");
-        let mut trainer = Trainer::new(&plan(objectives), Box::new(SingleProcess)).expect("a good plan");
+        let mut trainer = Trainer::new(&plan(objectives), Arc::new(SingleProcess)).expect("a good plan");
         group.bench_function(name, |bencher| bencher.iter(|| trainer.step(&batch).expect("a step")));
     }
     group.finish();

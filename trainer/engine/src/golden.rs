@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use store::Store;
@@ -51,7 +52,7 @@ fn plan(objectives: &[&str]) -> TrainPlan {
 }
 
 fn train(plan: &TrainPlan) -> Golden {
-    let mut trainer = Trainer::new(plan, Box::new(SingleProcess)).expect("a good plan");
+    let mut trainer = Trainer::new(plan, Arc::new(SingleProcess)).expect("a good plan");
     trainer.begin().expect("fresh weights");
     let mut golden = Golden { losses: Vec::new(), norms: Vec::new(), weights: BTreeMap::new() };
     for step in 0..STEPS {

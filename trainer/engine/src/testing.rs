@@ -6,7 +6,7 @@ mod request;
 pub(crate) use self::request::{ROWS, WORDS, checked, networks, request};
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES, TARGETS};
@@ -54,7 +54,7 @@ pub(crate) fn plan() -> TrainPlan {
 
 /// Trainer with initial weights.
 pub(crate) fn trainer(request: &TrainRequest) -> Trainer {
-    Trainer::new(&checked(request.clone()), Box::new(SingleProcess)).expect("a good plan")
+    Trainer::new(&checked(request.clone()), Arc::new(SingleProcess)).expect("a good plan")
 }
 
 /// Index of the first batch that consists of a word of no other batch.

@@ -13,6 +13,7 @@ use crate::precision::Precision;
 /// `[train]`: budgets, batch sizes and device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent keys")]
 pub struct TrainConfig {
     /// Optimizer steps of the whole run, unless `max_tokens` or `max_hours` ends it earlier. If one of those is set
     /// and this key is not, the number of steps is not limited.
@@ -41,6 +42,8 @@ pub struct TrainConfig {
     pub activation_checkpointing: bool,
     /// Threads of libtorch on the CPU; 0 for one per core. Results are bitwise equal only for equal numbers of threads.
     pub threads: usize,
+    /// Whether several ranks sum their gradients in bfloat16: half the bytes between the ranks, 8 instead of 24 bits.
+    pub bf16_all_reduce: bool,
     /// Whether CUDA uses reproducible kernels, which are slower. The CPU always does.
     pub deterministic: bool,
     /// Folder with the initial weights: a checkpoint of another run, or a model that `transformers` saved.
@@ -82,6 +85,7 @@ impl Default for TrainConfig {
             device: DeviceChoice::Auto,
             activation_checkpointing: false,
             threads: 0,
+            bf16_all_reduce: false,
             deterministic: false,
             init_from: None,
             max_skipped_steps: 0,

@@ -23,6 +23,9 @@ pub struct OptimizerConfig {
     /// `n` layers, layer `i`, counted from 1, has the rate `lr · layer_decay^(n + 2 − i)`. Embeddings and relative
     /// positions have `lr · layer_decay^(n + 2)`; heads and other networks have `lr`. ELECTRA's code does the same.
     pub layer_decay: f64,
+    /// Whether each of several ranks has the moments of a part of the weights only (stage 1 of ZeRO): less memory, the same
+    /// weights, and more bytes between the ranks.
+    pub shard: bool,
 }
 
 impl OptimizerConfig {
@@ -56,6 +59,7 @@ impl Default for OptimizerConfig {
             bias_correction: true,
             max_grad_norm: 1.0,
             layer_decay: 1.0,
+            shard: false,
         }
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
     let thread = runtime::spawn("trainer", move || {
         let store = Store::in_memory(FaultConfig::none());
         let outcome =
-            trainer::training::run(&training, Box::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
+            trainer::training::run(&training, Arc::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
         // A run that ends without a stop ends the measurement.
         host.end();
         outcome

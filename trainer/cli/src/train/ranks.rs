@@ -3,6 +3,7 @@
 //! Rank 0 holds the run folder, writes everything, and serves the page. The other ranks train on their share, and read the
 //! checkpoint from the same folder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloze::exit::Usage;
@@ -34,14 +35,14 @@ pub(super) fn check_options(launch: Option<&Launch>, options: Options<'_>) -> an
 }
 
 /// Connects this rank with the others, and checks that all have the same plan.
-pub(super) fn connect(launch: &Launch, plan: &Plan) -> anyhow::Result<Box<dyn ProcessGroup>> {
+pub(super) fn connect(launch: &Launch, plan: &Plan) -> anyhow::Result<Arc<dyn ProcessGroup>> {
     let group = connect_group(launch, plan)?;
     check_same_plan(group.as_ref(), plan)?;
     Ok(group)
 }
 
 /// Connects this rank with the others. Waits for them at most `run.stall_timeout_seconds`.
-pub(super) fn connect_group(launch: &Launch, plan: &Plan) -> anyhow::Result<Box<dyn ProcessGroup>> {
+pub(super) fn connect_group(launch: &Launch, plan: &Plan) -> anyhow::Result<Arc<dyn ProcessGroup>> {
     let seconds = plan.config().run.stall_timeout_seconds;
     let limit = (seconds > 0).then(|| Duration::from_secs(seconds));
     Ok(trainer::training::connect(launch, limit)?)

@@ -158,7 +158,7 @@ impl<'a> TrainSession<'a> {
     fn train_without_folder(&self, plan: &Plan) -> anyhow::Result<RunOutcome> {
         let context = RunContext {
             run: None,
-            ranks: Box::new(SingleProcess),
+            ranks: Arc::new(SingleProcess),
             replay: self.options.replay,
             faults: self.faults.clone(),
             phases: self.phases.clone(),
@@ -183,7 +183,7 @@ impl<'a> TrainSession<'a> {
         let exporters = Exporters::start(&plan);
         let ranks = match &self.launch {
             Some(launch) => ranks::connect(launch, &plan)?,
-            None => Box::new(SingleProcess),
+            None => Arc::new(SingleProcess),
         };
         let context = RunContext {
             run: Some(run),

@@ -72,7 +72,7 @@ fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
 fn context(run: RunFolder, phases: Phases) -> RunContext {
     RunContext {
         run: Some(run),
-        ranks: Box::new(SingleProcess),
+        ranks: Arc::new(SingleProcess),
         replay: None,
         faults: None,
         phases,

@@ -34,7 +34,7 @@ use crate::step_profile::Shape;
 pub(super) struct RunContext {
     /// Run folder. `None` if nothing is saved.
     pub(super) run: Option<RunFolder>,
-    pub(super) ranks: Box<dyn ProcessGroup>,
+    pub(super) ranks: Arc<dyn ProcessGroup>,
     /// Number of micro-batches to repeat.
     pub(super) replay: Option<u64>,
     pub(super) faults: Option<Arc<FaultInjector>>,

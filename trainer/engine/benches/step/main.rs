@@ -20,6 +20,7 @@ mod methods;
 mod parts;
 mod yardstick;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use schemas::Batch;
@@ -89,7 +90,7 @@ fn main() {
     let methods = chosen();
     let plans: Vec<TrainPlan> = methods.iter().map(|method| plan(method, setting)).collect();
     let mut trainers: Vec<Trainer> =
-        plans.iter().map(|plan| Trainer::new(plan, Box::new(SingleProcess)).expect("a good plan")).collect();
+        plans.iter().map(|plan| Trainer::new(plan, Arc::new(SingleProcess)).expect("a good plan")).collect();
     let mut seconds = vec![Vec::new(); methods.len()];
     let mut yardstick = (!setting.cuda).then(|| ReferenceProducts::new(setting));
     let mut parts = Parts::default();

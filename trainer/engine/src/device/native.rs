@@ -5,6 +5,7 @@ pub(crate) mod c10d;
 pub(crate) mod copies;
 pub(crate) mod dropout;
 pub(crate) mod facts;
+pub(crate) mod grad_hooks;
 pub(crate) mod linear;
 pub(crate) mod marks;
 pub(crate) mod nccl;

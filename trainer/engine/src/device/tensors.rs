@@ -193,6 +193,25 @@ pub(crate) fn overwrite(target: &Tensor, saved: &HostTensors, name: &str, device
     target.shallow_clone().f_copy_(&upload_once(&source, device)).map_err(|error| format!("`{name}`: {error}"))
 }
 
+/// Overwrites `target` by a part of the flat saved tensor, whose shape must be `shape`.
+pub(crate) fn overwrite_part(
+    target: &Tensor,
+    saved: &HostTensors,
+    name: &str,
+    shape: &[i64],
+    part: &Range<i64>,
+    device: Device,
+) -> Result<(), String> {
+    let tensor = saved.get(name).ok_or_else(|| format!("`{name}` is missing"))?;
+    let source = tensor.to_tensor().map_err(|error| format!("`{name}`: {error}"))?;
+    if source.size() != shape {
+        return Err(format!("`{name}` is {:?}, this run has {shape:?}", source.size()));
+    }
+    let _guard = tch::no_grad_guard();
+    let values = source.view([-1]).narrow(0, part.start, part.end - part.start);
+    target.shallow_clone().f_copy_(&upload_once(&values, device)).map_err(|error| format!("`{name}`: {error}"))
+}
+
 /// Converts a size to libtorch's type.
 pub(crate) fn as_i64(size: usize) -> i64 {
     i64::try_from(size).expect("sizes of memory fit 63 bits")

@@ -9,7 +9,7 @@ use tch::{Device, Tensor};
 use trainer_plan::Error;
 use trainer_plan::weights::{INITIAL_DEVIATION, Initial, WeightSpec, WeightSpecs};
 
-use super::weight::{self, GradLeaves, Weight};
+use super::weight::{self, GradLeaves, GradReceiver, Weight};
 use crate::device::precision::MASTER;
 use crate::device::tensors::upload_once;
 
@@ -70,7 +70,16 @@ impl Parameters {
         weight::accumulate_grads(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
     }
 
-    /// Drops the uses that received no gradient.
+    /// Passes the gradient of each weight that trains to `receiver` during the next backward pass, as soon as all uses that
+    /// are made until then have theirs. The index counts these weights.
+    pub(crate) fn watch(&self, receiver: &GradReceiver) {
+        let learning = self.by_name.values().filter(|parameter| parameter.trains);
+        for (index, parameter) in learning.enumerate() {
+            parameter.uses.watch(index, &parameter.tensor, receiver);
+        }
+    }
+
+    /// Drops the uses that received no gradient, and ends the watch.
     pub(crate) fn clear_uses(&self) {
         weight::clear_uses(self.by_name.values().map(|parameter| &parameter.uses));
     }

@@ -7,13 +7,17 @@
 //! is fixed: uses by heads first, then uses by encoder passes, last pass first. So the gradients of two uses are never
 //! summed in bfloat16. The summation order stays the same when activation checkpointing splits the backward pass into
 //! pieces.
+//!
+//! A weight can be watched: its gradient is then summed and taken as soon as all its uses have theirs, during the backward pass.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tch::{Kind, Tensor};
 use trainer_plan::Error;
 
 use crate::device::native;
+use crate::device::native::grad_hooks::on_gradient;
 use crate::device::precision::Precision;
 use crate::device::precision::PrecisionCast as _;
 
@@ -62,14 +66,33 @@ impl Weight {
 }
 
 /// Leaves of a weight, and its reduced-precision copy once a product has used one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct GradLeaves(Arc<Mutex<Inner>>);
 
-#[derive(Debug, Default)]
+impl fmt::Debug for GradLeaves {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GradLeaves").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct Inner {
     copy: Option<Tensor>,
     by_heads: Vec<Tensor>,
     by_passes: Vec<Tensor>,
+    watch: Option<Watch>,
+}
+
+/// Function that takes the gradient of a weight, by the index of the weight, on the thread of the backward pass.
+pub(crate) type GradReceiver = Arc<dyn Fn(usize, Result<Option<Tensor>, Error>) + Send + Sync>;
+
+/// Watch for the gradients of all leaves of a weight.
+struct Watch {
+    index: usize,
+    master: Tensor,
+    receiver: GradReceiver,
+    // Number of leaves without a gradient.
+    missing: usize,
 }
 
 impl GradLeaves {
@@ -84,8 +107,34 @@ impl GradLeaves {
         let leaf = leaf.set_requires_grad(is_recorded);
         if is_recorded {
             by(&mut inner).push(leaf.shallow_clone());
+            if let Some(watch) = &mut inner.watch {
+                let leaves = Arc::downgrade(&self.0);
+                let hook = Arc::new(move || Self::arrived(&leaves));
+                on_gradient(&leaf, hook).expect("it requires a gradient");
+                watch.missing += 1;
+            }
         }
         leaf
+    }
+
+    /// Passes the gradient of the weight to `receiver`, once, when all leaves that are made from now on have theirs. Ends with
+    /// [`clear_uses`]. All leaves must be made before the backward pass.
+    pub(super) fn watch(&self, index: usize, master: &Tensor, receiver: &GradReceiver) {
+        let receiver = Arc::clone(receiver);
+        self.inner().watch = Some(Watch { index, master: master.shallow_clone(), receiver, missing: 0 });
+    }
+
+    /// Counts the gradient of a leaf. With the last one, passes that of the weight to the receiver.
+    fn arrived(leaves: &Weak<Mutex<Inner>>) {
+        let Some(leaves) = leaves.upgrade().map(Self) else { return };
+        let is_last = leaves.inner().watch.as_mut().is_some_and(|watch| {
+            watch.missing -= 1;
+            watch.missing == 0
+        });
+        if let Some(Watch { index, master, receiver, .. }) = is_last.then(|| leaves.inner().watch.take()).flatten() {
+            let sum = accumulate_grads(std::iter::once((&master, &leaves)));
+            receiver(index, sum.and_then(|()| Ok(native::take_gradients(&[&master])?.swap_remove(0))));
+        }
     }
 
     /// Returns whether a handle to the weight exists.
@@ -128,12 +177,13 @@ pub(super) fn accumulate_grads<'a>(weights: impl Iterator<Item = (&'a Tensor, &'
     native::add_gradients(&masters, &gradients.iter().collect::<Vec<_>>())
 }
 
-/// Drops the leaves without a gradient at the end of a micro-batch.
+/// Drops the leaves without a gradient, and the watches, at the end of a micro-batch.
 pub(super) fn clear_uses<'a>(uses: impl Iterator<Item = &'a GradLeaves>) {
     for uses in uses {
         let mut inner = uses.inner();
         inner.by_heads.clear();
         inner.by_passes.clear();
+        inner.watch = None;
     }
 }
 
@@ -196,6 +246,29 @@ mod tests {
             Tensor::ones([3], (MASTER, Device::Cpu)),
             "the gradient of the head is added first"
         );
+    }
+
+    #[test]
+    fn a_watched_weight_gives_its_gradient_when_all_uses_have_theirs() {
+        let parts = weight();
+        let handle = Weight::new(&parts.0, &parts.1);
+        (handle.use_leaf_f32() * 8.0).sum(MASTER).backward();
+        accumulate_grads(all(&parts)).expect("gradients of one shape");
+        let given = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&given);
+        let receiver: GradReceiver =
+            Arc::new(move |index, gradient| list.lock().expect("no panic").push((index, gradient.expect("summed"))));
+        parts.1.watch(7, &parts.0, &receiver);
+        let [first, second] = [handle.pass_leaf_f32(), handle.use_leaf(Precision::Bf16).to_kind(MASTER)];
+        first.sum(MASTER).backward();
+        assert!(given.lock().expect("no panic").is_empty(), "a use has no gradient yet");
+        (second * 2.0).sum(MASTER).backward();
+        let sum = Tensor::full([3], 11.0, (MASTER, Device::Cpu));
+        assert_eq!(*given.lock().expect("no panic"), [(7, Some(sum))]);
+        assert!(!parts.0.grad().defined(), "taken");
+        clear_uses(all(&parts).map(|(_, uses)| uses));
+        handle.use_leaf_f32().sum(MASTER).backward();
+        assert_eq!(given.lock().expect("no panic").len(), 1, "once");
     }
 
     #[test]

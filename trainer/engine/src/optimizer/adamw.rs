@@ -12,19 +12,25 @@
 //! is used twice, like the word table, counts once. A weight without gradient does not change. An update whose `‖g‖` is
 //! not finite changes nothing: the device passes the flag to the kernel, and the host does not wait for it.
 //!
+//! With `shard = true`, each rank has the moments of a part of each weight and updates that part
+//! (`training::moment_shards` completes the weights).
+//!
 //! With `bias_correction = false` both `1 − βⁿ` are 1. With `layer_decay < 1`, `η` depends on the layer of the weight
 //! ([`OptimizerConfig::rate_factor`]), in the update and in the weight decay.
 //!
 //! Reference: Loshchilov & Hutter 2019, algorithm 2; `torch.optim.AdamW` and `clip_grad_norm_`.
 
+use std::ops::Range;
+
+use schemas::RankShard;
 use tch::{Device, Tensor};
 use trainer_plan::Error;
 use trainer_plan::optimizer::OptimizerConfig;
 
 use crate::device::native::{AdamWLists, AdamWUpdate, fused_adamw, global_norm, take_gradients};
 use crate::device::precision::{MASTER, WIDE};
-use crate::device::tensors::{HostTensors, overwrite};
-use crate::model::parameters::Parameters;
+use crate::device::tensors::{HostTensors, overwrite, overwrite_part};
+use crate::model::parameters::{Parameter, Parameters};
 
 /// Step number at which `1 − βⁿ` is 1 in float32 for every β in use.
 const UNCORRECTED: f64 = 1e8;
@@ -47,8 +53,58 @@ struct Slot {
     decays: bool,
     // Factor of the learning rate.
     rate_factor: f64,
+    // Numbers that this rank updates, of the flat weight. `None`: all.
+    part: Option<Range<i64>>,
     mean: Tensor,
     variance: Tensor,
+}
+
+impl Slot {
+    fn new(name: &str, parameter: &Parameter, rate_factor: f64, part: Option<Range<i64>>) -> Self {
+        let weight = parameter.tensor.shallow_clone();
+        let moments = || part_of(&weight.detach(), part.as_ref()).zeros_like();
+        Self {
+            name: name.to_owned(),
+            decays: parameter.decays,
+            rate_factor,
+            mean: moments(),
+            variance: moments(),
+            part,
+            weight,
+        }
+    }
+}
+
+/// Alignment of parts in numbers, so that kernels treat a number as in a whole weight.
+const PART_ALIGNMENT: u64 = 64;
+
+/// Returns the numbers of a weight that belong to a rank.
+fn part_for(share: RankShard, numbers: usize) -> Range<i64> {
+    let each = (numbers as u64).div_ceil(u64::from(share.ranks())).next_multiple_of(PART_ALIGNMENT);
+    let bound = |rank: u64| i64::try_from((rank * each).min(numbers as u64)).expect("sizes of memory fit 63 bits");
+    let rank = share.in_stream(0);
+    bound(rank)..bound(rank + 1)
+}
+
+/// Returns a view of the part of a tensor.
+fn part_of(tensor: &Tensor, part: Option<&Range<i64>>) -> Tensor {
+    match part {
+        Some(part) => tensor.view([-1]).narrow(0, part.start, part.end - part.start),
+        None => tensor.shallow_clone(),
+    }
+}
+
+/// Part of a tensor that this rank holds.
+#[derive(Debug)]
+pub(crate) struct HeldPart {
+    /// Name in a checkpoint, or of the weight.
+    pub name: String,
+    /// Shape of the whole tensor.
+    pub shape: Vec<i64>,
+    /// Numbers of the flat tensor.
+    pub part: Range<i64>,
+    /// Values of the part.
+    pub values: Tensor,
 }
 
 /// Result of one update, on the device.
@@ -61,16 +117,13 @@ pub(crate) struct Update {
 }
 
 impl AdamW {
-    /// Creates an optimizer with empty moments, for a run whose main network has `layers` layers.
+    /// Creates an optimizer with empty moments, for a run whose main network has `layers` layers, on the rank of `share`.
     #[must_use]
-    pub(crate) fn new(config: OptimizerConfig, layers: u32, parameters: &Parameters) -> Self {
-        let slot = |(name, parameter): (&str, &crate::model::parameters::Parameter)| Slot {
-            name: name.to_owned(),
-            weight: parameter.tensor.shallow_clone(),
-            decays: parameter.decays,
-            rate_factor: config.rate_factor(name, layers),
-            mean: parameter.tensor.detach().zeros_like(),
-            variance: parameter.tensor.detach().zeros_like(),
+    pub(crate) fn new(config: OptimizerConfig, layers: u32, parameters: &Parameters, share: RankShard) -> Self {
+        let is_sharded = config.shard && share.ranks() > 1;
+        let slot = |(name, parameter): (&str, &Parameter)| {
+            let part = is_sharded.then(|| part_for(share, parameter.tensor.numel()));
+            Slot::new(name, parameter, config.rate_factor(name, layers), part)
         };
         let updates = Tensor::zeros([1], (MASTER, parameters.device()));
         let learning = parameters.iter().filter(|(_, parameter)| parameter.trains);
@@ -86,6 +139,11 @@ impl AdamW {
         self.slots.iter().map(|slot| &slot.weight).collect()
     }
 
+    /// Weights with their names, in the order of the gradients.
+    pub(crate) fn named_weights(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.slots.iter().map(|slot| (slot.name.as_str(), &slot.weight))
+    }
+
     /// Takes the gradients out of the weights. `None` for weights without one.
     pub(crate) fn take_gradients(&self) -> Result<Vec<Option<Tensor>>, Error> {
         take_gradients(&self.weights())
@@ -98,6 +156,7 @@ impl AdamW {
         let skip = norm.isfinite().logical_not().to_kind(MASTER);
         let scale = self.scale(&norm);
 
+        let parts = self.parts(gradients);
         let _ = self.updates.g_add_scalar_(1.0);
         // The kernel always applies the bias correction; at such a late step the correction is 1.
         let late = (!self.config.bias_correction).then(|| self.updates.full_like(UNCORRECTED));
@@ -109,7 +168,7 @@ impl AdamW {
             for &factor in &self.rate_factors {
                 let lr = lr * factor;
                 let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
-                fused_adamw(&self.lists(gradients, decays, factor), update)?;
+                fused_adamw(&self.lists(&parts, decays, factor), update)?;
             }
         }
         self.updates -= &skip;
@@ -124,12 +183,22 @@ impl AdamW {
         }
     }
 
-    fn lists<'a>(&'a self, gradients: &'a [Option<Tensor>], decays: bool, rate_factor: f64) -> AdamWLists<'a> {
+    /// Returns the parts of the weights and gradients that this rank updates; `None` without gradients.
+    fn parts(&self, gradients: &[Option<Tensor>]) -> Vec<Option<[Tensor; 2]>> {
+        let part = |(slot, gradient): (&Slot, &Option<Tensor>)| {
+            let part = slot.part.as_ref();
+            let gradient = gradient.as_ref().filter(|_| part.is_none_or(|part| !part.is_empty()))?;
+            Some([&slot.weight.detach(), gradient].map(|tensor| part_of(tensor, part)))
+        };
+        self.slots.iter().zip(gradients).map(part).collect()
+    }
+
+    fn lists<'a>(&'a self, parts: &'a [Option<[Tensor; 2]>], decays: bool, rate_factor: f64) -> AdamWLists<'a> {
         let mut lists = AdamWLists::default();
-        for (slot, gradient) in self.slots.iter().zip(gradients) {
+        for (slot, part) in self.slots.iter().zip(parts) {
             let is_member = slot.decays == decays && slot.rate_factor.to_bits() == rate_factor.to_bits();
-            if let Some(gradient) = gradient.as_ref().filter(|_| is_member) {
-                lists.weights.push(&slot.weight);
+            if let Some([weight, gradient]) = part.as_ref().filter(|_| is_member) {
+                lists.weights.push(weight);
                 lists.gradients.push(gradient);
                 lists.means.push(&slot.mean);
                 lists.variances.push(&slot.variance);
@@ -138,20 +207,56 @@ impl AdamW {
         lists
     }
 
-    /// Loads a saved state. The error message names the tensor.
-    pub(crate) fn load(&mut self, saved: &HostTensors, device: Device) -> Result<(), String> {
-        for (name, tensor) in self.state() {
-            overwrite(tensor, saved, &name, device)?;
-        }
-        Ok(())
+    /// Returns the parts of the weights that this rank updates, in order; nothing if it updates all.
+    pub(crate) fn weight_parts(&self) -> impl Iterator<Item = HeldPart> {
+        self.slots.iter().filter_map(|slot| {
+            let part = slot.part.clone()?;
+            let values = part_of(&slot.weight.detach(), Some(&part));
+            Some(HeldPart { name: slot.name.clone(), shape: slot.weight.size(), part, values })
+        })
     }
 
-    /// Returns the state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes these tensors.
-    pub(crate) fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
-        let moments = |slot: &Slot| [format!("mean.{}", slot.name), format!("variance.{}", slot.name)];
-        let slots = self.slots.iter().flat_map(move |slot| moments(slot).into_iter().zip([&slot.mean, &slot.variance]));
-        slots.chain([("updates".to_owned(), &self.updates)])
+    /// Returns the parts of the moments that this rank holds, in order; nothing if it holds all.
+    pub(crate) fn moment_parts(&self) -> impl Iterator<Item = HeldPart> {
+        self.slots.iter().filter_map(|slot| Some((slot, slot.part.clone()?))).flat_map(|(slot, part)| {
+            moments(slot).map(|(name, values)| HeldPart {
+                name,
+                shape: slot.weight.size(),
+                part: part.clone(),
+                values: values.shallow_clone(),
+            })
+        })
     }
+
+    /// Returns the number of updates, the only state of which every rank has all.
+    pub(crate) fn updates(&self) -> (String, &Tensor) {
+        ("updates".to_owned(), &self.updates)
+    }
+
+    /// Loads a saved state. The error message names the tensor.
+    pub(crate) fn load(&mut self, saved: &HostTensors, device: Device) -> Result<(), String> {
+        for slot in &self.slots {
+            for (name, moment) in moments(slot) {
+                match &slot.part {
+                    Some(part) => overwrite_part(moment, saved, &name, &slot.weight.size(), part, device)?,
+                    None => overwrite(moment, saved, &name, device)?,
+                }
+            }
+        }
+        let (name, updates) = self.updates();
+        overwrite(updates, saved, &name, device)
+    }
+
+    /// Returns the state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes these tensors. Moments of which this
+    /// rank has a part are not among them.
+    pub(crate) fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let whole = self.slots.iter().filter(|slot| slot.part.is_none());
+        whole.flat_map(moments).chain([self.updates()])
+    }
+}
+
+fn moments(slot: &Slot) -> [(String, &Tensor); 2] {
+    [(format!("mean.{}", slot.name), &slot.mean), (format!("variance.{}", slot.name), &slot.variance)]
 }
 
 #[cfg(test)]
@@ -171,6 +276,7 @@ mod tests {
         bias_correction: true,
         max_grad_norm: 0.0,
         layer_decay: 1.0,
+        shard: false,
     };
 
     // One matrix and one gain. Their gradients are their own values times `factor`.
@@ -231,7 +337,7 @@ mod tests {
             by_formula(&mut expected_matrix, &factors, &config, config.weight_decay);
             by_formula(&mut expected_gain, &factors, &config, 0.0);
 
-            let mut optimizer = AdamW::new(config.clone(), 2, &parameters);
+            let mut optimizer = AdamW::new(config.clone(), 2, &parameters, RankShard::ALONE);
             for factor in factors {
                 backward(&matrix, &gain, factor);
                 update(&mut optimizer, config.lr);
@@ -260,7 +366,7 @@ mod tests {
                 let _ = tch::no_grad(|| matrix.shallow_clone().fill_(1.0));
             }
             let config = OptimizerConfig { layer_decay: 0.5, bias_correction, ..CONFIG };
-            let mut optimizer = AdamW::new(config.clone(), 2, &parameters);
+            let mut optimizer = AdamW::new(config.clone(), 2, &parameters, RankShard::ALONE);
             let factors = [1.0, -0.5, 2.0];
             for factor in factors {
                 for [gain, matrix] in names.map(weights) {
@@ -289,7 +395,7 @@ mod tests {
         let mut reference = tch::nn::AdamW { beta1: 0.8, beta2: 0.95, wd: 0.0, eps: 1e-6, amsgrad: false }
             .build(&store, config.lr)
             .expect("an optimizer");
-        let mut optimizer = AdamW::new(config, 2, &parameters);
+        let mut optimizer = AdamW::new(config, 2, &parameters, RankShard::ALONE);
         for factor in [1.0, 3.0, -1.0, 0.5, 2.0] {
             backward(&matrix, &gain, factor);
             update(&mut optimizer, 0.1);
@@ -299,12 +405,43 @@ mod tests {
         assert_near(&values(&matrix), &expected, 1e-6);
     }
 
+    /// The parts of three ranks, with weights shorter than a part, are updated as one rank updates the whole.
+    #[test]
+    fn ranks_update_their_parts_as_one_rank_updates_all() {
+        let _alone = testing::generator();
+        let run = |shares: &[RankShard]| {
+            let mut specs = WeightSpecs::default();
+            specs.path("a").matrix("weight", [7, 61]);
+            specs.path("b").gain("weight", 5);
+            let parameters = Parameters::new(&specs, 3, Device::Cpu);
+            let [matrix, gain] = ["a", "b"].map(|name| parameters.path(name).weight("weight").master().shallow_clone());
+            let config = OptimizerConfig { shard: true, ..CONFIG };
+            let mut optimizers: Vec<AdamW> =
+                shares.iter().map(|share| AdamW::new(config.clone(), 2, &parameters, *share)).collect();
+            for factor in [1.0, -0.5, 2.0] {
+                backward(&matrix, &gain, factor);
+                let gradients = optimizers[0].take_gradients().expect("weights have gradients");
+                for optimizer in &mut optimizers {
+                    optimizer.update(&gradients, 0.1).expect("shapes agree");
+                }
+            }
+            let held: i64 =
+                optimizers.iter().flat_map(AdamW::weight_parts).map(|held| held.part.end - held.part.start).sum();
+            (values(&matrix), values(&gain), held)
+        };
+        let whole = run(&[RankShard::ALONE]);
+        let parts = run(&[0, 1, 2].map(|rank| RankShard::new(rank, 3).expect("one of three")));
+        assert_eq!((&parts.0, &parts.1), (&whole.0, &whole.1));
+        assert_eq!([whole.2, parts.2], [0, 7 * 61 + 5], "each number belongs to one rank");
+    }
+
     #[test]
     fn a_long_gradient_is_cut_to_the_limit() {
         let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         // Adam normalises the length of a gradient away; the second moment shows it.
-        let mut optimizer = AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, 2, &parameters);
+        let mut optimizer =
+            AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, 2, &parameters, RankShard::ALONE);
         backward(&matrix, &gain, 100.0);
         update(&mut optimizer, 0.0);
         let squares = optimizer.slots.iter().map(|slot| slot.variance.sum(WIDE)).sum::<Tensor>();
@@ -316,7 +453,7 @@ mod tests {
     fn a_gradient_that_is_not_finite_changes_nothing() {
         let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
-        let mut optimizer = AdamW::new(CONFIG, 2, &parameters);
+        let mut optimizer = AdamW::new(CONFIG, 2, &parameters, RankShard::ALONE);
         backward(&matrix, &gain, 1.0);
         update(&mut optimizer, 0.1);
         let state = |optimizer: &AdamW| -> Vec<HostTensor> {

@@ -1,5 +1,6 @@
 //! Trainer whose weights are only read.
 
+use std::sync::Arc;
 use tch::Device;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
@@ -17,7 +18,7 @@ pub(super) fn trainer(
     oom_error::wrap_read_only(plan, || {
         let on_cpu = plan.train.device.resolve()? == Device::Cpu;
         let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
-        let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
+        let mut trainer = Trainer::new(&plan, Arc::new(SingleProcess))?;
         load(&mut trainer)?;
         trainer.parameters().round()?;
         Ok(trainer)

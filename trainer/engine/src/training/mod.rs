@@ -10,6 +10,7 @@ pub(crate) mod init_loss_check;
 pub(crate) mod inspect;
 pub(crate) mod interfaces;
 pub(crate) mod metric_accumulator;
+mod moment_shards;
 pub(crate) mod oom_error;
 pub(crate) mod predict;
 pub(crate) mod process_group;

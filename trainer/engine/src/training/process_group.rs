@@ -32,7 +32,7 @@ pub use self::c10d::connect;
 /// Ranks of a run, as seen by one of them.
 ///
 /// `what` names the contents of an operation for errors, such as `stop requests`.
-pub trait ProcessGroup: fmt::Debug + Send {
+pub trait ProcessGroup: fmt::Debug + Send + Sync {
     /// Share of this rank.
     fn share(&self) -> RankShard;
 

@@ -11,6 +11,7 @@
 
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
+use std::sync::Arc;
 use store::Store;
 use telemetry::training::LossSpikeReport;
 use trainer_plan::Error;
@@ -51,7 +52,7 @@ impl Replay {
         let plan =
             found.as_ref().map_or_else(|| plan.clone(), |(_, snapshot)| plan.with_threads(snapshot.state.threads));
         oom_error::wrap_read_only(&plan, || {
-            let mut trainer = Trainer::new(&plan, Box::new(SingleProcess))?;
+            let mut trainer = Trainer::new(&plan, Arc::new(SingleProcess))?;
             let mut rows = RowIndex(0);
             let mut tokens = 0;
             let mut batch_hash = StreamHash::new();
@@ -151,7 +152,7 @@ impl Replay {
         let tokens_consumed = self.tokens_consumed;
         let batch_hash = self.batch_hash;
         let before = oom_error::wrap_read_only(&plan, || {
-            self.trainer.snapshot(Position {
+            let position = Position {
                 rows_consumed: rows_consumed.0,
                 tokens_consumed,
                 validation_pending: false,
@@ -161,7 +162,8 @@ impl Replay {
                 readings: 0,
                 early_stop: None,
                 validated: None,
-            })
+            };
+            self.trainer.snapshot(position, self.trainer.gather_moments()?)
         })?;
         self.step(batches)?;
         let seen = self.observed()?;

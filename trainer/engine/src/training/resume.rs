@@ -21,6 +21,7 @@ use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::hf;
 use crate::model::networks::built::copy_to_teacher;
 use crate::training::checkpoint::{self, Snapshot};
+use crate::training::moment_shards::gather_moments;
 use crate::training::step::{Trainer, threads};
 
 /// Name and version of the program, written to checkpoints.
@@ -54,7 +55,9 @@ pub(crate) struct Position {
 impl Trainer {
     /// Copies everything that the next step depends on to the host. Waits neither for the device nor for the copies.
     /// The reader of the snapshot waits for the copies; on the device, the next update waits for them.
-    pub fn snapshot(&mut self, position: Position) -> Result<Snapshot, Error> {
+    ///
+    /// `moments` are those that the ranks share, from [`gather_moments`](Self::gather_moments).
+    pub fn snapshot(&mut self, position: Position, moments: HostTensors) -> Result<Snapshot, Error> {
         let (accumulators, report) = self.tally.save();
         let (ring, guard) = self.guard.save();
         let skips = [("skipped.count", &self.skips.count), ("skipped.first", &self.skips.first)];
@@ -94,7 +97,14 @@ impl Trainer {
         if let Some(copies) = copies {
             self.track_copies(copies);
         }
-        Ok(Snapshot { state, main, optimizer: named.into_iter().collect(), validated: position.validated })
+        let optimizer = named.into_iter().chain(moments).collect();
+        Ok(Snapshot { state, main, optimizer, validated: position.validated })
+    }
+
+    /// Returns the moments that the ranks share, on rank 0. All ranks must call it. Waits for the device if the ranks share
+    /// moments.
+    pub(crate) fn gather_moments(&self) -> Result<HostTensors, Error> {
+        gather_moments(self.ranks(), &self.optimizer)
     }
 
     fn track_copies(&mut self, copies: Arc<Copies>) {

@@ -10,6 +10,7 @@ mod keeping;
 mod tests;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemas::ordinal::{RowIndex, Step};
@@ -48,7 +49,7 @@ const EARLY: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
 /// Call it on a dedicated thread: libtorch has its helper threads per calling thread.
 pub fn run(
     plan: &TrainPlan,
-    ranks: Box<dyn ProcessGroup>,
+    ranks: Arc<dyn ProcessGroup>,
     store: &Store,
     clock: &Clock,
     data: &mut dyn Data,
@@ -155,7 +156,7 @@ struct ResumedState {
 impl<'a> Run<'a> {
     fn start(
         plan: &TrainPlan,
-        ranks: Box<dyn ProcessGroup>,
+        ranks: Arc<dyn ProcessGroup>,
         store: &'a Store,
         clock: &'a Clock,
     ) -> Result<Self, Error> {

@@ -1,11 +1,13 @@
 //! One optimizer step: upload, encode each view once, combine, backward, clip, update.
 
+mod skips;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use schemas::Batch;
 use schemas::ordinal::{BatchIndex, Step};
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use telemetry::training::Figures;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
@@ -24,7 +26,7 @@ use crate::device::native;
 use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::Copies;
 use crate::device::precision::PrecisionCast as _;
-use crate::device::precision::{Precision, WIDE};
+use crate::device::precision::{MASTER, Precision};
 use crate::device::step_timer::{
     self, ALL_REDUCE, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for,
 };
@@ -40,10 +42,13 @@ use crate::objectives::combine::Counts;
 use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::training::detector_health::DetectorHealth;
-use crate::training::gradient_sum::sum_gradients;
+use crate::training::gradient_sum::{BucketLayout, GradientSum};
 use crate::training::metric_accumulator::{Gain, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
+use crate::training::moment_shards::complete_weights;
 use crate::training::process_group::{ProcessGroup, SingleProcess};
 use crate::training::spike_guard::{Guard, Observed};
+
+pub(crate) use self::skips::Skips;
 
 /// Rows and tokens that a step consumed on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +74,8 @@ pub struct ReportFigures {
 #[derive(Debug)]
 pub struct Trainer {
     plan: TrainPlan,
-    ranks: Box<dyn ProcessGroup>,
+    ranks: Arc<dyn ProcessGroup>,
+    buckets: Arc<BucketLayout>,
     device: Device,
     pub(crate) parameters: Parameters,
     pub(crate) networks: Networks,
@@ -91,31 +97,10 @@ pub struct Trainer {
     learning: BTreeSet<Pass>,
 }
 
-/// Steps whose gradient was not finite, counted on the device.
-#[derive(Debug)]
-pub(crate) struct Skips {
-    /// Number of skipped steps, float64.
-    pub(crate) count: Tensor,
-    /// First skipped step, float64; −1 if there is none.
-    pub(crate) first: Tensor,
-}
-
-impl Skips {
-    fn new(device: Device) -> Self {
-        Self { count: Tensor::zeros([0_i64; 0], (WIDE, device)), first: Tensor::full([0_i64; 0], -1.0, (WIDE, device)) }
-    }
-
-    fn note(&mut self, step: Step, skipped: &Tensor) {
-        self.count += skipped;
-        let is_first = self.first.lt(0.0).logical_and(&skipped.gt(0.0));
-        self.first = self.first.where_self(&is_first.logical_not(), &Tensor::full_like(&self.first, step.0 as f64));
-    }
-}
-
 impl Trainer {
     /// Creates a trainer as one of `ranks`, with weights drawn from the seed of the plan. Call it on the training
     /// thread: it sets the number of threads and the switches of libtorch.
-    pub fn new(plan: &TrainPlan, ranks: Box<dyn ProcessGroup>) -> Result<Self, Error> {
+    pub fn new(plan: &TrainPlan, ranks: Arc<dyn ProcessGroup>) -> Result<Self, Error> {
         let device = plan.train.device.resolve()?;
         if device.is_cuda() {
             plan.check_on_cuda()?;
@@ -133,10 +118,15 @@ impl Trainer {
         // No backward pass runs through a frozen main network.
         let learns = |pass: &&Pass| pass.network != MAIN || plan.trains_through(pass);
         let learning = weighted.filter(learns).cloned().collect();
+        let optimizer = AdamW::new(plan.optimizer.clone(), plan.encoder.layers, &parameters, ranks.share());
         Ok(Self {
             ranks,
+            buckets: BucketLayout::new(
+                optimizer.named_weights(),
+                if plan.train.bf16_all_reduce { Kind::BFloat16 } else { MASTER },
+            ),
             device,
-            optimizer: AdamW::new(plan.optimizer.clone(), plan.encoder.layers, &parameters),
+            optimizer,
             tally: MetricAccumulator::new(device),
             skips: Skips::new(device),
             guard: Guard::new(&plan.guard, plan.report.every_steps, device),
@@ -168,7 +158,7 @@ impl Trainer {
     }
 
     /// Returns the process group for the next trainer.
-    pub(crate) fn into_ranks(self) -> Box<dyn ProcessGroup> {
+    pub(crate) fn into_ranks(self) -> Arc<dyn ProcessGroup> {
         self.ranks
     }
 
@@ -235,22 +225,28 @@ impl Trainer {
             } else {
                 learning * self.plan.train.precision.kind().elt_size_in_bytes() as u64
             };
-            vec![("weights", 4 * (learning + frozen) + copies), ("gradients", 4 * learning), ("moments", 8 * learning)]
+            let holders = if self.plan.optimizer.shard { u64::from(self.ranks.share().ranks()) } else { 1 };
+            let moments = 8 * learning.div_ceil(holders);
+            vec![("weights", 4 * (learning + frozen) + copies), ("gradients", 4 * learning), ("moments", moments)]
         });
     }
 
     /// Trains on the micro-batches of one step. Waits for the device only if its queue is full.
     pub fn step(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
-        let seen = self.accumulate(batches)?;
+        let sum = (self.ranks.share().ranks() > 1)
+            .then(|| GradientSum::begin(Arc::clone(&self.ranks), Arc::clone(&self.buckets)));
+        let seen = self.accumulate_into(batches, sum.as_ref())?;
         timed(CHECKPOINT, || self.fence_copies())?;
         let lr = self.lr(self.done);
         let own = timed(OPTIMIZER, || self.optimizer.take_gradients())?;
-        let gradients = if self.ranks.share().ranks() > 1 {
-            timed(ALL_REDUCE, || sum_gradients(self.ranks(), &self.optimizer.weights(), own))?
-        } else {
-            own
+        let gradients = match sum {
+            Some(sum) => timed(ALL_REDUCE, || sum.finish(&self.optimizer.weights(), own))?,
+            None => own,
         };
         let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(&gradients, lr))?;
+        if self.plan.optimizer.shard {
+            timed(ALL_REDUCE, || complete_weights(self.ranks(), &self.optimizer))?;
+        }
         self.skips.note(self.done, &skipped);
         let mut sums = PendingAdditions::default();
         // The norm of a skipped step is not finite: the guard does not record it, and the mean of the report counts it as 0.
@@ -277,6 +273,11 @@ impl Trainer {
 
     /// Accumulates the gradients of the whole step in the weights, micro-batch by micro-batch.
     pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
+        self.accumulate_into(batches, None)
+    }
+
+    /// Accumulates the gradients of the whole step. `sum` takes those that the last backward pass completes.
+    fn accumulate_into(&mut self, batches: &[Batch], sum: Option<&Arc<GradientSum>>) -> Result<StepResult, Error> {
         let packed =
             || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
         let batches = timed(UPLOAD, packed)?;
@@ -289,6 +290,10 @@ impl Trainer {
         for (at, batch) in batches.iter().enumerate() {
             // A micro-batch without a loss leaves uses of weights without gradients.
             self.parameters.clear_uses();
+            // Recomputed layers make further uses in the backward pass.
+            if let Some(sum) = sum.filter(|_| at + 1 == batches.len() && !self.plan.train.activation_checkpointing) {
+                self.parameters.watch(&sum.receiver());
+            }
             let forward = Forward::run(batch, &self.passes, &self.learning, context, staging(&self.members, batch))?;
             let mut loss: Option<Tensor> = None;
             let mut sums = PendingAdditions::default();

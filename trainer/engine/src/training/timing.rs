@@ -1,5 +1,6 @@
 //! Duration of training steps alone, without loader, reports and checkpoints.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use schemas::Batch;
@@ -37,7 +38,7 @@ pub struct Timing {
 /// If the device is missing or out of memory, or if the loss is not finite.
 pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count: usize) -> Result<Timing, Error> {
     oom_error::wrap(plan, || {
-        let mut trainer = Trainer::new(plan, Box::new(SingleProcess))?;
+        let mut trainer = Trainer::new(plan, Arc::new(SingleProcess))?;
         let mut seconds = Vec::new();
         let mut tokens = 0;
         for (index, batches) in steps.iter().cycle().take(warm_up + count).enumerate() {

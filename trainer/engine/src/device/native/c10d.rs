@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tch::{Device, Tensor};
@@ -168,10 +169,13 @@ impl Drop for KeyStore {
 ///
 /// All ranks must start the same operations in the same order. The drop waits for operations that have started.
 #[derive(Debug)]
-pub(crate) struct GlooGroup(NonNull<c_void>);
+pub(crate) struct GlooGroup(Mutex<GlooHandle>);
+
+#[derive(Debug)]
+struct GlooHandle(NonNull<c_void>);
 
 // SAFETY: c10d's queue of operations is locked; one thread at a time starts operations.
-unsafe impl Send for GlooGroup {}
+unsafe impl Send for GlooHandle {}
 
 impl GlooGroup {
     /// Connects all ranks. `address` is an address of this host; c10d chooses one if it is `None`.
@@ -190,14 +194,19 @@ impl GlooGroup {
         check(unsafe {
             cloze_gloo_connect(store.0.as_ptr(), address, rank, size, milliseconds(timeout), &raw mut group)
         })?;
-        Ok(Self(NonNull::new(group).expect("a success returns a handle")))
+        Ok(Self(Mutex::new(GlooHandle(NonNull::new(group).expect("a success returns a handle")))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GlooHandle> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to replace `tensor` by its sum over all ranks. It must not be used before the end of the operation.
     pub(crate) fn all_reduce(&self, tensor: &Tensor) -> Result<Work, Error> {
+        let group = self.lock();
         Work::started(|work| {
             // SAFETY: an owned and a borrowed handle; the operation keeps the tensor.
-            unsafe { cloze_group_all_reduce(self.0.as_ptr(), tensor.as_ptr().cast(), work) }
+            unsafe { cloze_group_all_reduce(group.0.as_ptr(), tensor.as_ptr().cast(), work) }
         })
     }
 
@@ -207,18 +216,20 @@ impl GlooGroup {
         let size = own.len() * world_size as usize;
         let output =
             Tensor::zeros([i64::try_from(size).expect("lengths are limited")], (tch::Kind::Uint8, Device::Cpu));
+        let group = self.lock();
         let work = Work::started(|work| {
             // SAFETY: an owned and two borrowed handles; the operation keeps the tensors.
-            unsafe { cloze_group_all_gather(self.0.as_ptr(), output.as_ptr().cast(), input.as_ptr().cast(), work) }
+            unsafe { cloze_group_all_gather(group.0.as_ptr(), output.as_ptr().cast(), input.as_ptr().cast(), work) }
         })?;
         Ok((work, output))
     }
 
     /// Starts to replace `tensor` by that of rank 0.
     pub(crate) fn broadcast(&self, tensor: &Tensor) -> Result<Work, Error> {
+        let group = self.lock();
         Work::started(|work| {
             // SAFETY: an owned and a borrowed handle; the operation keeps the tensor.
-            unsafe { cloze_group_broadcast(self.0.as_ptr(), tensor.as_ptr().cast(), work) }
+            unsafe { cloze_group_broadcast(group.0.as_ptr(), tensor.as_ptr().cast(), work) }
         })
     }
 }
@@ -226,7 +237,7 @@ impl GlooGroup {
 impl Drop for GlooGroup {
     fn drop(&mut self) {
         // SAFETY: made by `cloze_gloo_connect`, and freed once.
-        unsafe { cloze_group_free(self.0.as_ptr()) }
+        unsafe { cloze_group_free(self.lock().0.as_ptr()) }
     }
 }
 

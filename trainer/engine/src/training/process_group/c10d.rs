@@ -27,10 +27,10 @@ use crate::device::native::nccl::{DeviceWork, NcclGroup, NcclId};
 ///
 /// # Errors
 /// Names the ranks that did not join, or the reason why this one cannot.
-pub fn connect(launch: &Launch, limit: Option<Duration>) -> Result<Box<dyn ProcessGroup>, Error> {
+pub fn connect(launch: &Launch, limit: Option<Duration>) -> Result<Arc<dyn ProcessGroup>, Error> {
     match launch.world_size {
-        1 => Ok(Box::new(SingleProcess)),
-        _ => Ok(Box::new(C10dGroup::join(launch, limit)?)),
+        1 => Ok(Arc::new(SingleProcess)),
+        _ => Ok(Arc::new(C10dGroup::join(launch, limit)?)),
     }
 }
 

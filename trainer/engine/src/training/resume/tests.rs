@@ -10,7 +10,7 @@ use crate::training::checkpoint::CheckpointPolicy;
 fn a_changed_environment_gives_warnings() {
     let _alone = testing::generator();
     let mut trainer = testing::trainer(&testing::request());
-    let mut snapshot = trainer.snapshot(here()).expect("copied");
+    let mut snapshot = trainer.snapshot(here(), HostTensors::new()).expect("copied");
     assert_eq!(trainer.restore("x", &snapshot).expect("its own"), (vec![], vec![]));
     let state = &mut snapshot.state;
     assert!(state.program.starts_with("cloze ") && state.libtorch.starts_with("2."), "{state:?}");
@@ -73,7 +73,7 @@ fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
     for number in 1..4 {
         let (main, optimizer) = held(&trainer);
         pretend_cuda::Counts::start();
-        let snapshot = trainer.snapshot(here()).expect("begun");
+        let snapshot = trainer.snapshot(here(), HostTensors::new()).expect("begun");
         step(&mut trainer, number);
         step(&mut trainer, number + 4);
         let counts = pretend_cuda::Counts::read();
@@ -111,7 +111,7 @@ fn an_unwritten_checkpoint_frees_its_memory() {
     };
     let before = pinned_bytes();
     for number in 1..4 {
-        let snapshot = trainer.snapshot(here()).expect("begun");
+        let snapshot = trainer.snapshot(here(), HostTensors::new()).expect("begun");
         assert!(before.is_none() || pinned_bytes() > before, "a snapshot has its own memory");
         drop(snapshot);
         step(&mut trainer, number);
@@ -119,7 +119,7 @@ fn an_unwritten_checkpoint_frees_its_memory() {
     assert_eq!(pinned_bytes(), before);
     // The trainer may be dropped first.
     let (main, _) = held(&trainer);
-    let snapshot = trainer.snapshot(here()).expect("begun");
+    let snapshot = trainer.snapshot(here(), HostTensors::new()).expect("begun");
     drop(trainer);
     let _other = on_cuda();
     assert!(snapshot.main == main, "copies in flight outlive their sources");
@@ -143,7 +143,7 @@ fn a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory()
     for pinned in [u64::MAX, counts.pinned_bytes] {
         pretend_cuda::limit(counts.bytes, pinned);
         let position = Position { rows_consumed: 8, ..here() };
-        let snapshot = trainer.snapshot(position).expect("it needs no device memory");
+        let snapshot = trainer.snapshot(position, HostTensors::new()).expect("it needs no device memory");
         pretend_cuda::limit(u64::MAX, u64::MAX);
         step(&mut trainer, 1);
         assert!(snapshot.main == main && snapshot.optimizer == optimizer, "{pinned} bytes to pin");

@@ -20,6 +20,7 @@ impl Run<'_> {
     /// ranks.
     pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         self.trainer.move_sums_to_first_rank()?;
+        let moments = self.trainer.gather_moments()?;
         if self.trainer.ranks().share().is_first() {
             let begun = Instant::now();
             // At most one checkpoint in memory, to limit pinned memory.
@@ -37,7 +38,7 @@ impl Run<'_> {
                 early_stop: self.early_stop.as_ref().and_then(EarlyStop::saved),
                 validated,
             };
-            host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+            host.save(self.trainer.snapshot(position, moments)?).map_err(Error::Foreign)?;
             let stall = begun.elapsed();
             self.pace.stall(stall);
             self.saving = Some(Saving { at: self.at(), stall_s: stall.as_secs_f64() });

@@ -4,6 +4,7 @@ mod guarding;
 mod memory;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::Mutex;
 
 use store::{FaultConfig, Log, MemoryBackend};
@@ -195,10 +196,10 @@ fn train(store: &Store, trouble: ApiError) -> RunResult {
 }
 
 fn train_with(store: &Store, plan: &TrainPlan, trouble: ApiError) -> RunResult {
-    train_among(store, plan, trouble, Box::new(SingleProcess))
+    train_among(store, plan, trouble, Arc::new(SingleProcess))
 }
 
-fn train_among(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Box<dyn ProcessGroup>) -> RunResult {
+fn train_among(store: &Store, plan: &TrainPlan, trouble: ApiError, ranks: Arc<dyn ProcessGroup>) -> RunResult {
     train_by(store, plan, trouble, ranks, &Clock::still())
 }
 
@@ -206,7 +207,7 @@ fn train_by(
     store: &Store,
     plan: &TrainPlan,
     trouble: ApiError,
-    ranks: Box<dyn ProcessGroup>,
+    ranks: Arc<dyn ProcessGroup>,
     clock: &Clock,
 ) -> RunResult {
     let stop = Asked::default();

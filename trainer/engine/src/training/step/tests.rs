@@ -244,7 +244,7 @@ fn bfloat16_without_a_gpu_needs_device_cpu() {
     }
     let refused = |request: &TrainRequest| {
         let made =
-            Trainer::new(&testing::checked(request.clone()), Box::new(crate::training::process_group::SingleProcess));
+            Trainer::new(&testing::checked(request.clone()), Arc::new(crate::training::process_group::SingleProcess));
         made.err().map(|error| error.to_string())
     };
     let error = refused(&request).expect("there is no GPU");

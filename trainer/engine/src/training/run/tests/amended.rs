@@ -22,7 +22,7 @@ fn ticking(ms: u64) -> Clock {
 fn by(store: &Store, change: impl Fn(&mut trainer_plan::TrainRequest), trouble: ApiError, clock: &Clock) -> RunResult {
     let mut request = testing::request();
     change(&mut request);
-    train_by(store, &testing::checked(request), trouble, Box::new(SingleProcess), clock)
+    train_by(store, &testing::checked(request), trouble, Arc::new(SingleProcess), clock)
 }
 
 /// Step, learning rate of the last step, and progress of each report.

@@ -114,7 +114,7 @@ fn ranks_agree_on_a_stop_once_per_step_and_validation() {
         let mut request = testing::request();
         request.train.global_batch_size = global_batch_size;
         let count = Arc::new(AtomicUsize::new(0));
-        let ranks = Box::new(Counting(Arc::clone(&count)));
+        let ranks = Arc::new(Counting(Arc::clone(&count)));
         let outcome = train_among(&calm(), &testing::checked(request), trouble, ranks)
             .outcome
             .expect("the run ends without an error");
