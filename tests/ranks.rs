@@ -1,10 +1,12 @@
 //! Several ranks train the run that a single process trains.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
-use testkit::{Home, Outcome, values};
+use testkit::{Home, Outcome, every_objective, values, with_every_objective};
 
 /// Two micro-batches per step, dropout 0.1, validations at 20, 40 and 60, checkpoints every 10 steps.
 const RUN: [&str; 9] = [
@@ -94,6 +96,62 @@ fn a_run_continues_with_another_number_of_ranks() {
         train_ranks(&home, after, &args(&folder, &more));
         assert_near(&home, "one", run);
     }
+}
+
+/// Float32 tensors of a checkpoint file by name.
+fn tensors(home: &Home, path: &str) -> BTreeMap<String, Vec<f32>> {
+    let bytes = std::fs::read(home.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let floats = file.iter().filter(|(_, tensor)| tensor.dtype() == Dtype::F32);
+    let values = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    floats.map(|(name, tensor)| (name.to_owned(), values(tensor.data()))).collect()
+}
+
+/// Euclidean norm of the difference of two lists of tensors; of the first if the second is empty.
+fn distance(one: &BTreeMap<String, Vec<f32>>, other: &BTreeMap<String, Vec<f32>>) -> f64 {
+    let squares = one.iter().flat_map(|(name, values)| {
+        let other = other.get(name);
+        values.iter().enumerate().map(move |(at, value)| {
+            let difference = f64::from(*value) - other.map_or(0.0, |other| f64::from(other[at]));
+            difference * difference
+        })
+    });
+    squares.sum::<f64>().sqrt()
+}
+
+/// All objectives with their draws and dropout. The first moment after the first step is a tenth of the gradient.
+#[test]
+fn ranks_learn_what_a_single_process_learns_with_every_objective() {
+    let home = with_every_objective();
+    let sets = [
+        "--set",
+        "train.threads=1",
+        "--set",
+        "data.workers=1",
+        "--set",
+        "train.micro_batch_size=4",
+        "--set",
+        "checkpoints.every_steps=1",
+        "--set",
+        "checkpoints.keep=100",
+    ];
+    let of_run = |folder: &'static str| every_objective(&["train"], &[sets.as_slice(), &["--set", folder]].concat());
+    home.run_ok(&of_run("run.folder=one"));
+    train_ranks(&home, 2, &of_run("run.folder=two"));
+    assert_near(&home, "one", "two");
+    let of_step =
+        |run: &str, step: u64, file: &str| tensors(&home, &format!("{run}/checkpoints/step-{step:08}/{file}"));
+    let first = |run: &str| {
+        let mut moments = of_step(run, 1, "optimizer.safetensors");
+        moments.retain(|name, _| name.starts_with("mean."));
+        moments
+    };
+    let gradient = distance(&first("one"), &first("two")) / distance(&first("one"), &BTreeMap::new());
+    assert!(gradient <= 1e-6, "the first gradient differs by {gradient} of its norm");
+    let of_main = |run: &str, step: u64| of_step(run, step, "main.safetensors");
+    let update = distance(&of_main("one", 10), &of_main("one", 60));
+    let weights = distance(&of_main("one", 60), &of_main("two", 60)) / update;
+    assert!(weights <= 1e-4, "the weights differ by {weights} of the update");
 }
 
 #[test]

@@ -16,6 +16,8 @@ mod monitor;
 mod rendezvous;
 mod shared;
 #[cfg(test)]
+pub(crate) mod test_ranks;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

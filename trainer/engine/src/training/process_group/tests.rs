@@ -8,48 +8,8 @@ use tch::{Device, Kind, Tensor};
 use trainer_plan::launch::Launch;
 
 use super::c10d::C10dGroup;
+use super::test_ranks::{LOOPBACK, NO_LIMIT, launch, on_ranks, serve};
 use super::*;
-use crate::device::native::c10d::{KeyStore, StoreAddress};
-
-/// Limit of tests that must not reach it.
-const NO_LIMIT: Option<Duration> = None;
-const LOOPBACK: &str = "127.0.0.1";
-
-/// Serves a store as torchrun does.
-fn serve() -> KeyStore {
-    let address = StoreAddress { host: LOOPBACK, port: 0, prefix: "server" };
-    KeyStore::open(address, true, Duration::from_secs(60)).expect("a free port")
-}
-
-fn launch(rank: u32, world_size: u32, store: &KeyStore) -> Launch {
-    Launch {
-        rank,
-        world_size,
-        local_rank: rank,
-        local_world_size: Some(world_size),
-        master_addr: LOOPBACK.to_owned(),
-        master_port: store.port(),
-        is_agent_store: true,
-        key_prefix: "run/0".to_owned(),
-    }
-}
-
-/// Runs `body` as every rank, each on a thread, and returns the results in the order of the ranks.
-fn on_ranks<T: Send + 'static>(
-    world_size: u32,
-    limit: Option<Duration>,
-    body: impl Fn(u64, &dyn ProcessGroup) -> T + Clone + Send + 'static,
-) -> Vec<T> {
-    let store = serve();
-    let start = |rank: u32| {
-        let launch = launch(rank, world_size, &store);
-        let body = body.clone();
-        let run = move || body(u64::from(rank), &C10dGroup::join(&launch, limit).expect("all ranks join"));
-        runtime::spawn(format!("rank {rank}"), run).expect("a thread")
-    };
-    let threads: Vec<_> = (0..world_size).map(start).collect();
-    threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-}
 
 #[test]
 fn one_process_keeps_the_contract() {
@@ -145,6 +105,22 @@ fn tensors_are_summed(rank: u64, ranks: u64, group: &dyn ProcessGroup, device: D
         let [least, most] = [tensor.min(), tensor.max()].map(|it| it.double_value(&[]));
         assert_eq!((least, most), (sum, sum), "{:?}", tensor.kind());
     }
+    sums_have_equal_bits(rank, group, device);
     let empty = Tensor::zeros([0], (Kind::Float, device));
     group.all_reduce("nothing", &empty).expect("started").wait().expect("nothing to sum");
+}
+
+/// Values whose sums are rounded, and whose order matters.
+fn sums_have_equal_bits(rank: u64, group: &dyn ProcessGroup, device: Device) {
+    for kind in [Kind::Float, Kind::BFloat16] {
+        let values: Vec<f32> = (0..5000_u64).map(|at| ((at * 7919 + rank * 104_729) % 10_007) as f32 / 3.0).collect();
+        let sum = Tensor::from_slice(&values).to_kind(kind);
+        let sum = if device == Device::Cpu { sum } else { crate::device::tensors::upload_once(&sum, device) };
+        group.all_reduce("gradients", &sum).expect("started").wait().expect("summed");
+        let bits: Vec<f32> = Vec::try_from(&sum.to_kind(Kind::Float)).expect("float32");
+        let own: Vec<u8> = bits.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let all = group.gather("sums", &own).expect("gathered");
+        let differ = |other: &Vec<u8>| own.chunks(4).zip(other.chunks(4)).filter(|(one, other)| one != other).count();
+        assert_eq!(all.iter().map(differ).sum::<usize>(), 0, "{kind:?}: numbers that differ between ranks");
+    }
 }

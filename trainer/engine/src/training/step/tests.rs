@@ -1,4 +1,5 @@
 mod frozen;
+mod ranks;
 
 use trainer_plan::objectives::Normalize;
 use trainer_plan::request::TrainRequest;

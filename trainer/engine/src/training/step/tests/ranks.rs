@@ -1,0 +1,204 @@
+//! Several ranks learn what one learns.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemas::RankShard;
+use trainer_plan::schedule::ScheduleKind;
+
+use super::*;
+use crate::device::tensors::{HostTensor, HostTensors};
+use crate::training::process_group::PendingReduction;
+use crate::training::process_group::test_ranks::{NO_LIMIT, on_shared_ranks};
+
+const WARMUP: u64 = 4;
+const STEPS: u64 = WARMUP + 50;
+/// Micro-batches of a step: 1, 2 and 3 ranks can share them.
+const MICRO_BATCHES: u64 = 6;
+
+/// What a rank has learned.
+struct Learned {
+    /// First moments after the first step: a tenth of the gradient.
+    first: HostTensors,
+    /// Weights after the warm-up and at the end.
+    weights: [HostTensors; 2],
+}
+
+/// Objectives that draw nothing from torch's generator, which threads share.
+const OBJECTIVES: [&str; 7] = [
+    "masked_lm",
+    "sequence_contrastive",
+    "teacher_contrastive",
+    "replaced_token",
+    "corrective_lm",
+    "next_sentence",
+    "token_prediction",
+];
+
+fn request() -> TrainRequest {
+    let mut request = testing::request();
+    request.loss.retain(|name, _| OBJECTIVES.contains(&name.as_str()));
+    assert_eq!(request.loss.len(), OBJECTIVES.len());
+    request.encoder.dropout = 0.0;
+    request.train.global_batch_size = MICRO_BATCHES * testing::ROWS as u64;
+    request.train.steps = STEPS;
+    request.optimizer.lr = 1e-3;
+    request.schedule.kind = ScheduleKind::Constant;
+    request.schedule.warmup_steps = WARMUP;
+    request
+}
+
+static DRAWING: Mutex<()> = Mutex::new(());
+
+fn learn(request: &TrainRequest, ranks: Arc<dyn ProcessGroup>) -> Learned {
+    // Initial weights are drawn from torch's generator, which threads share.
+    let drawing = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut trainer = Trainer::new(&testing::checked(request.clone()), ranks).expect("a good plan");
+    drop(drawing);
+    let share = trainer.ranks().share();
+    let mut first = HostTensors::new();
+    let mut warm = HostTensors::new();
+    for step in 0..STEPS {
+        let index = |own| testing::batch(MICRO_BATCHES * step + share.in_stream(own));
+        let batches: Vec<Batch> = (0..trainer.micro_batches()).map(index).collect();
+        trainer.step(&batches).expect("good batches");
+        if step == 0 {
+            first = moments(&trainer);
+        }
+        if step + 1 == WARMUP {
+            warm = trainer.weights().expect("copied");
+        }
+    }
+    let weights = [warm, trainer.weights().expect("copied")];
+    trainer.ranks().finish().expect("all ranks end");
+    Learned { first, weights }
+}
+
+fn moments(trainer: &Trainer) -> HostTensors {
+    let whole = trainer.optimizer.state().filter(|(name, _)| name.starts_with("mean."));
+    let copies = whole.map(|(name, tensor)| (name, HostTensor::copy_of(tensor).expect("float32")));
+    let gathered = trainer.gather_moments().expect("gathered").into_iter();
+    copies.chain(gathered.filter(|(name, _)| name.starts_with("mean."))).collect()
+}
+
+/// Rank 0 of some ranks. All of them have equal weights, bit for bit.
+fn learn_among(world_size: u32, request: &TrainRequest) -> Learned {
+    let request = request.clone();
+    let mut all = on_shared_ranks(world_size, NO_LIMIT, move |_, ranks| learn(&request, ranks));
+    let first = all.remove(0);
+    for other in &all {
+        let differ = |one: &HostTensors, other: &HostTensors| -> Vec<String> {
+            one.keys().filter(|name| one[*name] != other[*name]).cloned().collect()
+        };
+        let [warm, end] = [0, 1].map(|at| differ(&first.weights[at], &other.weights[at]));
+        assert!(warm.is_empty() && end.is_empty(), "{world_size} ranks: {warm:?} and {end:?} differ");
+    }
+    first
+}
+
+/// Euclidean norm of the difference of two lists.
+fn distance(one: &HostTensors, other: &HostTensors) -> f64 {
+    assert!(one.keys().eq(other.keys()));
+    let squares = one.iter().map(|(name, tensor)| {
+        let [one, other] = [tensor, &other[name]].map(|it| it.to_tensor().expect("float32").to_kind(Kind::Double));
+        f64::try_from(&(one - other).square().sum(Kind::Double)).expect("a number")
+    });
+    squares.sum::<f64>().sqrt()
+}
+
+fn norm(tensors: &HostTensors) -> f64 {
+    let zeros = tensors.iter().map(|(name, tensor)| {
+        let zeros = tensor.to_tensor().expect("float32").zeros_like();
+        (name.clone(), HostTensor::copy_of(&zeros).expect("float32"))
+    });
+    distance(tensors, &zeros.collect())
+}
+
+/// Returns the differences of the first gradient, and of the weights after 50 steps past the warm-up, relative to the
+/// gradient and to the update.
+fn differences(one: &Learned, other: &Learned) -> [f64; 2] {
+    let update = distance(&one.weights[0], &one.weights[1]);
+    [distance(&one.first, &other.first) / norm(&one.first), distance(&one.weights[1], &other.weights[1]) / update]
+}
+
+#[test]
+fn ranks_learn_what_one_learns() {
+    let _alone = testing::generator();
+    let request = request();
+    let alone = learn(&request, Arc::new(SingleProcess));
+    for world_size in [2, 3] {
+        let [gradient, weights] = differences(&alone, &learn_among(world_size, &request));
+        assert!(gradient <= 1e-6, "{world_size} ranks: the first gradient differs by {gradient}");
+        assert!(weights <= 1e-4, "{world_size} ranks: the weights differ by {weights} of the update");
+    }
+}
+
+#[test]
+fn shared_moments_change_no_bit() {
+    let _alone = testing::generator();
+    let mut request = request();
+    let whole = learn_among(3, &request);
+    request.optimizer.shard = true;
+    let shared = learn_among(3, &request);
+    assert!(whole.weights == shared.weights && whole.first == shared.first);
+}
+
+#[test]
+fn sums_in_bfloat16_are_close() {
+    let _alone = testing::generator();
+    let mut request = request();
+    let exact = learn_among(2, &request);
+    request.train.bf16_all_reduce = true;
+    let [gradient, _] = differences(&exact, &learn_among(2, &request));
+    assert!(gradient > 1e-5 && gradient < 1e-2, "{gradient}");
+}
+
+/// Process group of which one rank counts twice the terms.
+#[derive(Debug)]
+struct Miscounting(Arc<dyn ProcessGroup>);
+
+impl ProcessGroup for Miscounting {
+    fn share(&self) -> RankShard {
+        self.0.share()
+    }
+
+    fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.0.gather(what, own)
+    }
+
+    fn broadcast(&self, what: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
+        self.0.broadcast(what, own)
+    }
+
+    fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+        self.0.all_reduce(what, tensor)
+    }
+
+    fn abort(&self, reason: &str) {
+        self.0.abort(reason);
+    }
+
+    fn finish(&self) -> Result<(), Error> {
+        self.0.finish()
+    }
+
+    fn sum(&self, counts: &mut [f64]) -> Result<(), Error> {
+        self.0.sum(counts)?;
+        if !self.share().is_first() {
+            for count in counts {
+                *count *= 2.0;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_wrong_count_on_one_rank_is_seen() {
+    let _alone = testing::generator();
+    let request = request();
+    let alone = learn(&request, Arc::new(SingleProcess));
+    let wrong = request.clone();
+    let mut all = on_shared_ranks(2, NO_LIMIT, move |_, ranks| learn(&wrong, Arc::new(Miscounting(ranks))));
+    let [gradient, weights] = differences(&alone, &all.swap_remove(0));
+    assert!(gradient > 1e-3 && weights > 1e-2, "{gradient}, {weights}");
+}
