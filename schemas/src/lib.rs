@@ -32,7 +32,7 @@ pub use column::{Column, ColumnSpec, Element, ElementType};
 pub use document::Document;
 pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
 pub use ordinal::{BatchIndex, DatasetVersion, Epoch, PartId, RowIndex, SampleAddress, Step};
-pub use printable::printable;
+pub use printable::{printable, printable_json};
 pub use problem::{Component, Problem, url_refusal};
 pub use sample::{Sample, TokenIds};
 pub use sealed::{SealError, Sealed};

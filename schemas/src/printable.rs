@@ -20,6 +20,18 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Returns a JSON document in which characters that terminals obey are escaped, as JSON escapes them. They occur in strings only.
+pub fn printable_json(document: &str) -> Cow<'_, str> {
+    if !document.contains(is_obeyed) {
+        return Cow::Borrowed(document);
+    }
+    let escape = |character: char| {
+        // All of them are in the basic multilingual plane.
+        if is_obeyed(character) { format!("\\u{:04x}", u32::from(character)) } else { character.to_string() }
+    };
+    Cow::Owned(document.chars().map(escape).collect())
+}
+
 fn is_obeyed(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t'))
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -28,6 +40,13 @@ fn is_obeyed(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_stays_json() {
+        let document = "{\"a\": \"\u{9b}b\u{202e}\"}";
+        assert_eq!(printable_json(document), "{\"a\": \"\\u009bb\\u202e\"}");
+        assert_eq!(printable_json("[1,\n2]"), "[1,\n2]");
+    }
 
     #[test]
     fn names_cannot_control_the_terminal() {

@@ -7,7 +7,7 @@ use schemas::Step;
 use serde_json::{Value, json};
 use store::Store;
 use telemetry::quantities::bytes;
-use telemetry::terminal::{line, outcome, painted};
+use telemetry::terminal::{json_document, line, outcome};
 use trainer_plan::checkpoint::{self, KeepReason, ListedCheckpoint};
 use trainer_plan::config::CheckpointConfig;
 
@@ -63,7 +63,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
     let rules = rules(run)?;
     let listed = checkpoint::list_with_reasons(run, &rules)?;
     if is_json {
-        painted(format_args!("{:#}", Value::Array(listed.iter().map(as_json).collect())));
+        json_document(&Value::Array(listed.iter().map(as_json).collect()));
         return Ok(());
     }
     if listed.is_empty() {
@@ -119,7 +119,7 @@ fn verify(run: &Store, step: Option<Step>, is_json: bool) -> anyhow::Result<()> 
         read.push(json!({ "step": step, "bytes": size }));
     }
     if is_json {
-        painted(format_args!("{:#}", Value::Array(read)));
+        json_document(&Value::Array(read));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use serde_json::{Value as Json, json};
 use store::{Lines, Store};
 use telemetry::change::KeyChange;
-use telemetry::terminal::{line, painted};
+use telemetry::terminal::{json_document, line};
 use telemetry::{EventKind, jsonl};
 use toml::Table;
 use trainer_plan::checkpoint::{self, State};
@@ -29,7 +29,7 @@ pub(crate) fn run(one: &Path, other: &Path, is_json: bool) -> anyhow::Result<()>
     let around = KeyChange::compare(&configuration(&first)?, &configuration(&second)?);
     let course = MetricComparison::compare(&reports(&first)?, &reports(&second)?);
     if is_json {
-        painted(format_args!("{:#}", json!({ "config": keys, "around": around, "reports": course.json() })));
+        json_document(&json!({ "config": keys, "around": around, "reports": course.json() }));
         return Ok(());
     }
     let say = |what: &str, changes: &[KeyChange]| {

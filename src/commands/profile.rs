@@ -26,7 +26,7 @@ use profiler::stages;
 use profiler::verdict::find_bottleneck;
 use profiler::what_if::proposals;
 use schemas::{RankShard, RowIndex};
-use telemetry::terminal::{line, note};
+use telemetry::terminal::{json_document, line, note};
 use telemetry::{Clock, Fanout};
 
 use self::scale::Subject;
@@ -122,7 +122,7 @@ struct OptionUse {
 pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: bool) -> anyhow::Result<ExitCode> {
     let comparison = compare::compare(before, after, limit)?;
     if is_json {
-        line(format_args!("{:#}", comparison.json));
+        json_document(&comparison.json);
     } else {
         comparison.lines.iter().for_each(line);
     }

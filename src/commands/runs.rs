@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use store::Store;
 use telemetry::Clock;
 use telemetry::quantities::{count, short};
-use telemetry::terminal::{Paint, line, painted};
+use telemetry::terminal::{Paint, json_document, line, painted};
 
 use crate::report::run_summary::{RunSummary, age, is_run};
 
@@ -22,7 +22,7 @@ pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
         summaries.push(summary.unwrap_or_else(|error| RunSummary::damaged(&name, &error)));
     }
     if is_json {
-        painted(format_args!("{:#}", Value::Array(summaries.iter().map(RunSummary::json).collect())));
+        json_document(&Value::Array(summaries.iter().map(RunSummary::json).collect()));
     } else {
         table(folder, &summaries);
     }

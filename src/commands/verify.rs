@@ -8,7 +8,7 @@ use pipeline::load;
 use pipeline::prepare::{FolderCheck, Preparation, PrepareConfig, verify};
 use serde_json::json;
 use store::Store;
-use telemetry::terminal::{ItemProgress, line, outcome};
+use telemetry::terminal::{ItemProgress, json_document, line, outcome};
 use telemetry::{Clock, Fanout};
 
 use crate::cli::ConfigArgs;
@@ -89,7 +89,7 @@ fn print(folder: &Path, check: &FolderCheck, repaired: Option<usize>, is_json: b
         if let Some(repaired) = repaired {
             document["repaired_parts"] = repaired.into();
         }
-        line(document);
+        json_document(&document);
         return;
     }
     for problem in found.iter().take(MAX_PRINTED) {

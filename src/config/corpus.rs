@@ -59,6 +59,13 @@ pub(super) fn folder_problems(config: &PrepareConfig) -> Vec<Problem> {
 
 /// Whether an input is a folder or something below it.
 fn is_within(input: &str, folder: &Path) -> bool {
+    // Other spellings of local paths.
+    if let (false, Ok(input), Ok(folder)) =
+        (remote_store::is_url(input), Path::new(input).canonicalize(), folder.canonicalize())
+        && input.starts_with(folder)
+    {
+        return true;
+    }
     let Some(folder) = folder.to_str().map(|folder| folder.trim_end_matches('/')).filter(|folder| !folder.is_empty())
     else {
         return false;

@@ -73,7 +73,7 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
 
     /// Starts a pool whose items need a wait after the work, such as that for a disk: `make` runs in `options.workers`
     /// threads as in [`new`](Self::new), then `finish` in `finishers` threads, while the workers make the next items. At
-    /// most `finishers` items wait for `finish`. What `make` has returned is finished also after an error or a cancellation.
+    /// most `options.workers` items wait for `finish`. What `make` has returned is finished also after an error or a cancellation.
     ///
     /// # Panics
     /// If `workers`, `queue_depth` or `finishers` is 0.
@@ -87,7 +87,7 @@ impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
         assert!(options.workers > 0 && options.queue_depth > 0, "`workers` and `queue_depth` must be at least 1");
         assert!(finishers > 0, "`finishers` must be at least 1");
         let (sender, results) = bounded(options.queue_depth);
-        let (made_sender, made) = bounded(finishers);
+        let (made_sender, made) = bounded(options.workers);
         let (mut pool, token) = Self::without_threads(count, options, results);
         let finish = Arc::new(finish);
         for number in 0..finishers {

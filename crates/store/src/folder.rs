@@ -260,7 +260,11 @@ impl Upload for StreamedPut {
             self.temporary.sync()?;
             let stat = stat_of(&self.temporary.file)?;
             let outcome = fs::rename(&self.temporary.path, &self.target);
-            outcome.map_err(|error| if error.kind() == ErrorKind::NotFound { swept() } else { error })?;
+            outcome.map_err(|error| match error.kind() {
+                ErrorKind::NotFound => swept(),
+                kind @ ErrorKind::IsADirectory => io::Error::new(kind, "a folder has the name of this file; remove it"),
+                _ => error,
+            })?;
             self.published = Some(stat);
         }
         sync_parent(&self.target)?;

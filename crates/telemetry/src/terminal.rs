@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use schemas::printable;
+use schemas::{printable, printable_json};
 
 pub use self::item_progress::ItemProgress;
 pub use self::output_mode::{OutputFormat, OutputMode, Verbosity};
@@ -24,6 +24,11 @@ mod run_progress;
 /// Prints a line of results to stdout. Control characters are escaped, because names in it may be untrusted.
 pub fn line(text: impl Display) {
     painted(printable(&text.to_string()));
+}
+
+/// Prints a JSON document to stdout, indented. Characters that terminals obey are written as escapes of JSON.
+pub fn json_document(document: &serde_json::Value) {
+    painted(printable_json(&format!("{document:#}")));
 }
 
 /// Prints a line of results to stdout without escaping, so that it may have colours. The caller must make untrusted parts

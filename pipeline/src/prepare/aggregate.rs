@@ -16,9 +16,9 @@ use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
 use super::progress::Stages;
 use super::provisional_manifest;
-use super::reject_stats::{has_too_long, reasons, too_many_bad_lines, usual_max};
+use super::reject_stats::{reasons, too_many_bad_lines, usual_max};
 use super::text_rules::{self, FilteredDocument};
-use crate::corpus::{Corpus, Piece};
+use crate::corpus::{Corpus, Piece, RejectReason};
 use crate::{Error, Result};
 
 /// Maximum number of logged rejects of a corpus.
@@ -186,16 +186,22 @@ impl<'a> Aggregate<'a> {
         self.parts.values().flat_map(split)
     }
 
-    /// Rejects a corpus without documents, or with too many bad lines. Logs the first bad lines.
-    pub(super) fn check_rejects(&self, inputs: &[String]) -> Result<()> {
+    /// Rejects a corpus without documents, unless only a part of it was sampled, or with too many bad lines. Logs the first
+    /// bad lines.
+    pub(super) fn check_rejects(&self, inputs: &[String], is_part: bool) -> Result<()> {
         let report = self.report();
-        if report.documents == 0 {
+        if report.documents == 0 && !is_part {
             if let Some(error) = text_rules::all_removed(&report, inputs) {
                 return Err(error);
             }
             let found = if report.rejected.is_empty() { "only empty text".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
-            let key = if has_too_long(&report.rejected) { "max_document_bytes" } else { "format" };
+            let has = |reason: RejectReason| report.rejected.contains_key(&reason.to_string());
+            let key = match () {
+                () if has(RejectReason::TooLong) => "max_document_bytes",
+                () if has(RejectReason::MissingField) => "text_field",
+                () => "format",
+            };
             return Err(Error::UnusableCorpus(format!(
                 "`{inputs}`: no valid document ({found}); check `prepare.{key}`"
             )));

@@ -3,7 +3,8 @@
 //!
 //! A record contains the inputs of the manifest. It is bound to the settings, the part with its files, the segment, its
 //! start and the text that was read. A record of anything else is ignored. A recorded segment is not made again if the
-//! record is intact and its objects have the recorded lengths. Objects that were written after their record are hashed
+//! record is intact and its objects have the recorded lengths; for tables of documents and lists of removed documents, which have
+//! no recorded length, they only need to be there. Objects that were written after their record are hashed
 //! too; `cloze verify` hashes all. Unreadable objects do not count as damaged: if the store does not answer, the run ends
 //! and no part is lost.
 

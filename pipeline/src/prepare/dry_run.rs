@@ -66,7 +66,12 @@ impl DryRun {
     ) -> Result<CorpusEstimate> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let segments: Vec<SegmentSample> = samples.values().copied().collect();
-        Ok(CorpusEstimate::new(&segments, report, config, self.shard_overhead(options)?))
+        let mut parts = BTreeMap::<PartId, SegmentSample>::new();
+        for ((part, _), segment) in &*samples {
+            parts.entry(*part).or_default().add_text(segment);
+        }
+        let parts: Vec<SegmentSample> = parts.into_values().collect();
+        Ok(CorpusEstimate::new(&segments, &parts, report, config, self.shard_overhead(options)?))
     }
 
     /// Returns the size of a shard with one row.

@@ -48,6 +48,12 @@ pub(super) struct SegmentSample {
 }
 
 impl SegmentSample {
+    /// Adds the counts of text of another segment of the same part.
+    pub(super) fn add_text(&mut self, other: &Self) {
+        self.documents += other.documents;
+        self.text_bytes += other.text_bytes;
+    }
+
     /// Counts a document.
     pub(super) fn add(&mut self, text: &str, is_sampled: bool) {
         let bytes = text.len() as u64;
@@ -79,6 +85,8 @@ pub struct CorpusEstimate {
     pub shards: f64,
     /// Bytes of all shards.
     pub shard_bytes: f64,
+    /// Whether the bytes are those of all rows, not of the first ones.
+    pub has_all_bytes: bool,
 }
 
 impl CorpusEstimate {
@@ -88,9 +96,11 @@ impl CorpusEstimate {
         self.sampled_documents == self.read_documents
     }
 
-    /// Computes the estimate. `overhead` is the size of a shard with one row.
+    /// Computes the estimate from the segments, and from the sums of the segments of each part. `overhead` is the size of a
+    /// shard with one row.
     pub(super) fn new(
         segments: &[SegmentSample],
+        parts: &[SegmentSample],
         report: &CorpusReport,
         config: &PrepareConfig,
         overhead: u64,
@@ -117,11 +127,12 @@ impl CorpusEstimate {
             estimate.rows = (sums.full_rows as f64 + sums.open_tokens as f64 / content) * of_text;
             let kept = ratio(report.documents, estimate.sampled_documents);
             let rows = ratio(1, estimate.read_text_bytes) * estimate.rows;
-            estimate.shards = segments.iter().map(|segment| segment.shards(config, kept, rows)).sum();
+            estimate.shards = parts.iter().map(|part| part.shards(config, kept, rows)).sum();
         }
         let encoded = segments.iter().flat_map(|segment| segment.splits).filter(|split| split.encoded_tokens > 0);
         let headers = overhead * encoded.count() as u64;
-        estimate.shard_bytes = if estimate.is_whole() && sums.encoded_tokens == sums.tokens {
+        estimate.has_all_bytes = estimate.is_whole() && sums.encoded_tokens == sums.tokens;
+        estimate.shard_bytes = if estimate.has_all_bytes {
             sums.encoded_bytes as f64
         } else {
             let bytes_of_token = ratio(sums.encoded_bytes.saturating_sub(headers), sums.encoded_tokens);
@@ -196,7 +207,7 @@ mod tests {
         // Rows of 100 tokens.
         let config =
             PrepareConfig { max_seq_len: 102, segment_bytes: 4000, valid_fraction, ..PrepareConfig::default() };
-        CorpusEstimate::new(segments, report, &config, 400)
+        CorpusEstimate::new(segments, segments, report, &config, 400)
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::{ObjectWriter, Store};
 
+use super::listing::length_of_replaceable;
 use crate::shard::writer::Hashing;
 use crate::{Error, Result};
 
@@ -52,8 +53,8 @@ impl LinesWriter {
 
 /// Whether an object is there as it was written.
 pub(super) fn is_intact(store: &Store, name: &str, blake3: &str) -> Result<bool> {
-    let Some(found) = store.head(name)? else { return Ok(false) };
-    Ok(store.hash(name, found.bytes)?.to_hex().as_str() == blake3)
+    let Some(bytes) = length_of_replaceable(store, name)? else { return Ok(false) };
+    Ok(store.hash(name, bytes)?.to_hex().as_str() == blake3)
 }
 
 /// Maximum length of a line that is decoded.
@@ -78,7 +79,15 @@ impl<T> LinesReader<T> {
 
     /// Skips the next line, of any length. Returns false at the end.
     pub(super) fn skip(&mut self) -> Result<bool> {
-        Ok(self.lines.skip_until(b'\n').map_err(|error| self.damaged(&error))? > 0)
+        Ok(self.lines.skip_until(b'\n').map_err(|error| self.failed(error))? > 0)
+    }
+
+    /// Returns the error of the store, or that of damaged bytes.
+    fn failed(&self, error: io::Error) -> Error {
+        match error.downcast::<StoreError>() {
+            Ok(StoreError(error)) => error.into(),
+            Err(error) => self.damaged(&error),
+        }
     }
 
     fn damaged(&self, error: &dyn std::fmt::Display) -> Error {
@@ -92,7 +101,7 @@ impl<T: DeserializeOwned> LinesReader<T> {
     pub(super) fn read(&mut self) -> Result<Option<T>> {
         self.line.clear();
         let read = self.lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
-        if read.map_err(|error| self.damaged(&error))? == 0 {
+        if read.map_err(|error| self.failed(error))? == 0 {
             return Ok(None);
         }
         if self.line.last() != Some(&b'\n') {
@@ -101,6 +110,11 @@ impl<T: DeserializeOwned> LinesReader<T> {
         serde_json::from_slice(&self.line).map(Some).map_err(|error| self.damaged(&error))
     }
 }
+
+/// Error of the store, as opposed to one of the decoder.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct StoreError(io::Error);
 
 /// Reader of the bytes of an object.
 struct ObjectReader {
@@ -113,7 +127,8 @@ struct ObjectReader {
 impl Read for ObjectReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = (self.bytes - self.next).min(buffer.len() as u64);
-        let piece = self.store.get_range(&self.name, self.next..self.next + count)?;
+        let read = self.store.get_range(&self.name, self.next..self.next + count);
+        let piece = read.map_err(|error| io::Error::other(StoreError(error)))?;
         buffer[..piece.len()].copy_from_slice(&piece);
         self.next += count;
         Ok(piece.len())

@@ -15,6 +15,7 @@ use super::change::DatasetChange;
 use super::job::{PartAccess, PrepareJob};
 use super::part::{self, PartResult, ProcessedPart};
 use super::part_list::VersionLists;
+use super::plan::remote_commits;
 use super::progress::{EventSink, Progress};
 use super::summary::PrepareSummary;
 use super::{duplicate_ids, gc, leases, planned_inputs};
@@ -23,10 +24,6 @@ use crate::{Error, Result};
 /// Finished parts in the queue before aggregation, per worker. Reports are small, so workers do not wait for the
 /// aggregation.
 pub(super) const DEPTH: usize = 4;
-
-/// Commits that wait for a remote store at once, per worker. A commit is a few requests, one after another, and takes longer
-/// than a part of the default size.
-const REMOTE_COMMITS: usize = 8;
 
 /// Interval of progress events while no part is finished.
 pub(super) const PULSE: Duration = Duration::from_millis(500);
@@ -115,7 +112,7 @@ impl<'a> PartPool<'a> {
             processed.finish(&job.tasks[index], &progress).map(|result| (index, result))
         };
         let is_remote = self.work.store().is_some_and(|store| store.local().is_none());
-        let finishers = if is_remote { workers * REMOTE_COMMITS } else { workers };
+        let finishers = if is_remote { workers * remote_commits(&self.work.config) } else { workers };
         let mut results = WorkPool::with_finishers(count, options, finishers, make, finish);
         let stats = results.stats();
         if let Some(hears) = hears {
@@ -183,7 +180,8 @@ impl<'a> PartPool<'a> {
         if work.options.sample.is_some() && fold.is_without_documents() {
             return Err(Error::Config("the sample has no document; raise `--sample`".to_owned()));
         }
-        if let Err(error) = fold.check_rejects(&work.config.inputs) {
+        let is_part = work.options.sample.is_some_and(|share| share < 1.0);
+        if let Err(error) = fold.check_rejects(&work.config.inputs, is_part) {
             // A corpus that never had a document leaves nothing behind. Published dataset versions stay.
             let never = fold.report().documents == 0 && lists.iter().count() == 1;
             if let Some(store) = work.store().filter(|_| never) {

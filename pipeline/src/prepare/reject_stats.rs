@@ -138,7 +138,7 @@ pub(super) fn too_many_bad_lines<'p>(
 }
 
 /// Whether documents were rejected because of their length.
-pub(super) fn has_too_long(rejected: &BTreeMap<String, u64>) -> bool {
+fn has_too_long(rejected: &BTreeMap<String, u64>) -> bool {
     rejected.contains_key(&RejectReason::TooLong.to_string())
 }
 

@@ -180,6 +180,11 @@ impl<'a> Segment<'a> {
         let is_sampled = self.work.options.samples(&self.task.part, found, self.work.config.seed);
         if let (Some(sample), Some(document)) = (&mut self.sample, &found.document) {
             sample.add(&document.text, is_sampled);
+            // The limit of bad lines is for the corpus, so it needs the long documents outside the sample too.
+            let is_long = !is_sampled && !self.work.accepts_length(&document.text);
+            if is_long && !self.task.forgotten.contains(&document.id) {
+                self.reject(Complaint { reason: RejectReason::TooLong, piece: found.piece, line: found.line });
+            }
         }
         if let Some(Document { id, text }) = found.document.as_ref().filter(|_| is_sampled) {
             self.take_document(

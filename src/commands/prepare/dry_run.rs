@@ -3,7 +3,7 @@
 use pipeline::prepare::{CorpusEstimate, FilteredDocument, Preparation, PrepareConfig, PrepareOptions, PrepareSummary};
 use serde_json::{Value, json};
 use telemetry::quantities::{bytes, count};
-use telemetry::terminal::{outcome, painted};
+use telemetry::terminal::{json_document, line};
 use telemetry::{Clock, Fanout, event_text};
 
 use crate::config::corpora::NamedCorpus;
@@ -32,7 +32,7 @@ pub(super) fn run(corpora: &[NamedCorpus], options: DryRunOptions) -> pipeline::
     for corpus in corpora {
         let NamedCorpus { source, prepare, .. } = corpus;
         if let (Some(source), 2.., false) = (source, corpora.len(), json) {
-            outcome(format_args!("source {source}"));
+            line(format_args!("source {source}"));
         }
         let summary = sampled(prepare, share).map_err(|error| corpus.with_own_keys(error))?;
         let estimate = summary.estimate.unwrap_or_default();
@@ -40,11 +40,11 @@ pub(super) fn run(corpora: &[NamedCorpus], options: DryRunOptions) -> pipeline::
         if json {
             reports.push(dry_run.json(source.as_deref()));
         } else {
-            outcome(dry_run.text());
+            line(dry_run.text());
         }
     }
     if json {
-        painted(format_args!("{:#}", json!({ "corpora": reports })));
+        json_document(&json!({ "corpora": reports }));
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ impl DryRun<'_> {
         }
         lines.extend(config.duplicates.as_ref().map(|_| self.duplicates()));
         lines.push(self.estimates());
-        if !self.estimate.is_whole() {
+        if !self.estimate.has_all_bytes {
             lines.push(format!("  basis: {BASIS}"));
         }
         lines.join("\n")
@@ -121,15 +121,15 @@ impl DryRun<'_> {
     }
 
     fn estimates(&self) -> String {
-        let CorpusEstimate { documents, tokens, rows, shards, shard_bytes, .. } = self.estimate;
+        let CorpusEstimate { documents, tokens, rows, shards, shard_bytes, has_all_bytes, .. } = self.estimate;
         let is_whole = self.estimate.is_whole();
         let number = |value: f64| if is_whole { integer(value) } else { rounded(value) };
         let [documents, tokens, rows, shards] = [documents, tokens, rows, shards].map(|value| count(number(value)));
-        let bytes = bytes(number(shard_bytes));
-        let about = if is_whole { "" } else { "about " };
+        let [about, about_bytes] = [is_whole, has_all_bytes].map(|is_exact| if is_exact { "" } else { "about " });
+        let bytes = bytes(if has_all_bytes { integer(shard_bytes) } else { rounded(shard_bytes) });
         format!(
             "  estimate for the whole corpus: {about}{documents} documents, {tokens} tokens, {rows} rows, {shards} shards \
-             of {bytes} in all"
+             of {about_bytes}{bytes} in all"
         )
     }
 
@@ -178,7 +178,8 @@ impl DryRun<'_> {
                 "rows": integer(estimate.rows),
                 "shards": integer(estimate.shards),
                 "shard_bytes": integer(estimate.shard_bytes),
-                "basis": (!estimate.is_whole()).then_some(BASIS),
+                "has_all_bytes": estimate.has_all_bytes,
+                "basis": (!estimate.has_all_bytes).then_some(BASIS),
             },
         })
     }

@@ -36,6 +36,9 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is a broken symbolic link"));
         }
         Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link to itself"));
+        }
         Err(error) => return Err(error),
     }
     match File::open(path) {

@@ -75,3 +75,29 @@ fn duplicates_are_compared_within_the_sample() {
     assert_eq!([one.duplicates.exact_documents, one.duplicates.near_documents], expected);
     assert!((1..7).contains(&expected.iter().sum::<u64>()), "a part of the duplicates is in the sample: {expected:?}");
 }
+
+/// The limit of bad lines holds for the corpus, of which long documents outside the sample are a part.
+#[test]
+fn long_documents_outside_the_sample_count() {
+    let mut home = Home::packed("block");
+    home.config.max_document_bytes = Some(40);
+    home.config.max_bad_lines = Some(3);
+    let run = |share: f64| {
+        let options = PrepareOptions { null_writer: true, sample: Some(share), ..PrepareOptions::default() };
+        let planned = Preparation::plan_dry(&home.config).expect("a plan");
+        planned.run(options, &Clock::still(), &mut Fanout::default()).map(drop)
+    };
+    for share in [0.05, 1.0] {
+        let error = run(share).expect_err("too many long documents").to_string();
+        assert!(error.contains("too_long"), "{share}: {error}");
+    }
+}
+
+#[test]
+fn a_sample_that_filters_empty_is_reported() {
+    let mut home = Home::packed("block");
+    home.config.filters = super::filters::filters("[[filters]]\nkind = 'text_length'\nmin_words = 100000\n");
+    let summary = dry(&home, 1, 0.5);
+    assert_eq!(summary.corpus.documents, 0);
+    assert!(summary.corpus.filters.iter().any(|filter| filter.removed_in_all().documents > 0));
+}

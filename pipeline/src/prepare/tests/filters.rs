@@ -6,7 +6,7 @@ use schemas::manifest::TextCount;
 use super::*;
 use crate::prepare::document_table;
 
-fn filters(settings: &str) -> Vec<AnyFilter> {
+pub(super) fn filters(settings: &str) -> Vec<AnyFilter> {
     #[derive(serde::Deserialize)]
     struct Written {
         filters: Vec<AnyFilter>,

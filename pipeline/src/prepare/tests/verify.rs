@@ -4,6 +4,7 @@ use schemas::PartId;
 use store::FaultConfig;
 
 use super::dataset_versions::many;
+use super::duplicates::planted;
 use super::*;
 
 fn check(store: &Store) -> FolderCheck {
@@ -139,6 +140,40 @@ fn an_object_that_is_no_file_is_a_problem_of_its_part() {
             if kind == 0 { fs::remove_dir(&path) } else { fs::remove_file(&path) }.expect("removed");
             assert_eq!(home.run().expect("the way out").parts_made, 1);
             assert!(home.data() == whole, "{name}");
+        }
+    }
+}
+
+/// A pipe or a broken link is replaced; a folder is named.
+#[test]
+fn comparison_objects_that_are_no_files_are_problems() {
+    let mut home = planted();
+    home.config.write_removed = true;
+    home.run().expect("prepared");
+    let whole = home.data();
+    let of = |folder: &str, ending: &str| {
+        let is_one = |name: &&String| name.starts_with(folder) && name.ends_with(ending);
+        whole.keys().find(is_one).unwrap_or_else(|| panic!("{folder}*{ending} in {:?}", whole.keys())).clone()
+    };
+    for name in [of("verdicts/", ".json"), of("verdicts/part", ".bin"), of("signatures/", ".bin")] {
+        for kind in 0..4 {
+            let path = home.config.folder.join(&name);
+            put_no_file(&path, kind);
+            assert_ne!(check(&home.store()).problems, [], "{name}, {kind}");
+            if name.starts_with("verdicts") {
+                match (kind, home.run()) {
+                    (0, Err(error)) => assert!(error.to_string().contains("remove it"), "{name}: {error}"),
+                    (0, Ok(_)) => panic!("{name}: a folder cannot be replaced"),
+                    (_, outcome) => drop(outcome.expect("replaced")),
+                }
+            }
+            if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                fs::remove_dir(&path).expect("removed");
+            } else {
+                fs::remove_file(&path).expect("removed");
+            }
+            write_all(&home.config.folder, &[(name.as_str(), whole[&name].as_slice())]);
+            assert_eq!(check(&home.store()).problems, [], "{name}, {kind}");
         }
     }
 }
