@@ -19,6 +19,7 @@ pub mod training;
 mod vocabulary;
 pub mod warnings;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -265,6 +266,11 @@ impl Plan {
     /// Vocabulary of the data.
     pub fn vocab(&self) -> &Arc<Vocab> {
         &self.data.vocab
+    }
+
+    /// Returns the keys that all ranks of a run must have in common, with their values.
+    pub fn keys_of_all_ranks(&self) -> BTreeMap<String, String> {
+        identity::keys_of_all_ranks(&self.config)
     }
 
     /// Returns every key with its value as TOML, including defaults.

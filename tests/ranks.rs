@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use safetensors::{Dtype, SafeTensors};
@@ -23,11 +24,27 @@ const RUN: [&str; 9] = [
 
 /// Runs the command as every rank, and returns the outcomes in the order of the ranks.
 fn run_ranks(home: &Home, ranks: u32, args: &[&str]) -> Vec<Outcome> {
+    run_each(home, ranks, |_| args.to_vec())
+}
+
+/// Runs a command of its own as every rank.
+fn run_each<'a>(home: &Home, ranks: u32, args: impl Fn(u32) -> Vec<&'a str>) -> Vec<Outcome> {
+    run_in(home, ranks, args, |_| home.path().to_owned())
+}
+
+/// Runs a command of its own as every rank, in a folder of its own.
+fn run_in<'a>(
+    home: &Home,
+    ranks: u32,
+    args: impl Fn(u32) -> Vec<&'a str>,
+    folder: impl Fn(u32) -> PathBuf,
+) -> Vec<Outcome> {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
     let start = |rank: u32| {
-        let mut command: Command = home.command(args);
+        let mut command: Command = home.command(&args(rank));
         let numbers = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("MASTER_PORT", u32::from(port))];
         command.envs(numbers.map(|(name, number)| (name, number.to_string()))).env("MASTER_ADDR", "127.0.0.1");
+        command.current_dir(folder(rank));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
     };
     let children: Vec<_> = (0..ranks).map(start).collect();
@@ -160,5 +177,54 @@ fn ranks_that_cannot_share_a_step_are_refused() {
     for (rank, outcome) in run_ranks(&home, 3, &args("run.folder=run", &[])).iter().enumerate() {
         assert_eq!(outcome.code, Some(2), "rank {rank}: {outcome}");
         assert!(outcome.stderr.contains("which 3 ranks cannot share"), "{outcome}");
+    }
+}
+
+/// Rank 1 has no micro-batch of the validation, so it knows no score.
+#[test]
+fn ranks_without_a_validation_batch_stop_with_the_others() {
+    let home = Home::prepared(60);
+    let stop = [
+        "--set",
+        "validation.rows=4",
+        "--set",
+        "validation.every_steps=5",
+        "--set",
+        "validation.stop={metric=\"mlm\", patience=2}",
+        "--set",
+        "train.micro_batch_size=8",
+    ];
+    home.run_ok(&args("run.folder=one", &stop));
+    train_ranks(&home, 2, &args("run.folder=two", &stop));
+    assert_near(&home, "one", "two");
+}
+
+#[test]
+fn ranks_with_different_keys_or_weights_are_refused() {
+    let home = Home::prepared(60);
+    let other = ["--set", "validation.rows=16"];
+    let outcomes = run_each(&home, 2, |rank| args("run.folder=run", if rank == 1 { &other } else { &[] }));
+    for outcome in &outcomes {
+        assert_eq!(outcome.code, Some(2), "{outcome}");
+        assert!(outcome.stderr.contains("different plans: validation.rows is "), "{outcome}");
+    }
+    let short = ["--set", "train.steps=2", "--set", "schedule.warmup_steps=1"];
+    for (seed, folder) in [("seed=1", "run.folder=first"), ("seed=2", "run.folder=second")] {
+        home.run_ok(&args(folder, &[&short[..], &["--set", seed]].concat()));
+    }
+    // The identity has the path as it is written.
+    let init = ["--set", "train.init_from=\"init\""];
+    std::os::unix::fs::symlink(home.join("first"), home.join("init")).expect("linked");
+    let moved = home.join("elsewhere");
+    std::fs::create_dir(&moved).expect("made");
+    std::os::unix::fs::symlink(home.join("second"), moved.join("init")).expect("linked");
+    let absolute = |name: &str| home.join(name).display().to_string();
+    let sets = [format!("data.folder=\"{}\"", absolute("data")), format!("run.folder=\"{}\"", absolute("run"))];
+    let own: Vec<&str> = sets.iter().flat_map(|set| ["--set", set.as_str()]).collect();
+    let words = args("run.folder=run", &[&own[..], &init[..]].concat());
+    let outcomes =
+        run_in(&home, 2, |_| words.clone(), |rank| if rank == 1 { moved.clone() } else { home.path().to_owned() });
+    for outcome in &outcomes {
+        assert!(outcome.code != Some(0) && outcome.stderr.contains("begin with different weights"), "{outcome}");
     }
 }

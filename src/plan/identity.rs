@@ -142,6 +142,27 @@ fn drops_out(training: &Training) -> bool {
     main.dropout > 0.0 || others.into_iter().any(|shape| shape.dropout > 0.0)
 }
 
+/// Keys that ranks may have different values of: places and machines.
+const OF_RANKS: [&str; 12] = [
+    "tokenizer",
+    "prepare",
+    "data.folder",
+    "data.workers",
+    "data.prefetch_batches",
+    "data.max_memory_bytes",
+    "data.cache_folder",
+    "data.cache_bytes",
+    "train.device",
+    "train.threads",
+    "serve",
+    "alerts",
+];
+
+/// Returns the keys that all ranks of a run must have in common, with their values.
+pub(super) fn keys_of_all_ranks(config: &Config) -> BTreeMap<String, String> {
+    keys_but(&config.resolved(), &OF_RANKS.map(str::to_owned))
+}
+
 /// Returns the keys of a configuration with their values, without those of `excluded` and the keys below them.
 pub(crate) fn keys_but(resolved: &Table, excluded: &[String]) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();

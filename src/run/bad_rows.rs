@@ -57,6 +57,16 @@ impl RunBadRows {
         Ok(Self(Mutex::new(State { rows, record: None })))
     }
 
+    /// Reads the list of the run for a rank that does not record it, as [`record_in`](Self::record_in) does.
+    ///
+    /// # Errors
+    /// The same as those of [`open`](Self::open).
+    pub fn open_as(run: &Store, identity: &str, begins: bool) -> Result<Self> {
+        let list = read(run)?.filter(|list| !begins || list.identity == identity);
+        let rows = list.map_or_else(BTreeMap::new, |list| by_row(list.rows));
+        Ok(Self(Mutex::new(State { rows, record: None })))
+    }
+
     /// Reads the list of the run, and writes further bad rows to it from now on. A run that begins at step 0 ignores
     /// the list of a run with another identity.
     ///

@@ -30,6 +30,7 @@ struct Store {
 
 struct Group {
   c10::intrusive_ptr<c10d::Backend> backend;
+  Milliseconds operation_timeout;
 };
 
 // Wakes the waiter of an operation. The operation's callback shares it, so it can outlive the waiter.
@@ -123,12 +124,14 @@ void cloze_store_free(Store* store) { delete store; }
 
 // Connects all ranks by Gloo. `address` is an address of this host. If it is null, c10d chooses: the interface that
 // GLOO_SOCKET_IFNAME names, or the address of the host's name.
-int cloze_gloo_connect(const Store* store, const char* address, int rank, int size, int64_t timeout_ms, Group** group) {
+int cloze_gloo_connect(const Store* store, const char* address, int rank, int size, int64_t timeout_ms,
+                       int64_t operation_timeout_ms, Group** group) {
   return guarded([&] {
     auto options = address ? c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout_ms))
                            : c10d::ProcessGroupGloo::Options::create_default(Milliseconds(timeout_ms));
     if (address) options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
     auto made = std::make_unique<Group>();
+    made->operation_timeout = Milliseconds(operation_timeout_ms);
     made->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store->keys, rank, size, options);
     *group = made.release();
   });
@@ -139,7 +142,9 @@ int cloze_group_all_reduce(const Group* group, const at::Tensor* tensor, Work** 
   return guarded([&] {
     check_flat("the tensor", *tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = track(group->backend->allreduce(tensors));
+    c10d::AllreduceOptions options;
+    options.timeout = group->operation_timeout;
+    *work = track(group->backend->allreduce(tensors, options));
   });
 }
 
@@ -150,7 +155,9 @@ int cloze_group_all_gather(const Group* group, const at::Tensor* output, const a
     check_flat("the input", *input);
     at::Tensor to = *output;
     at::Tensor from = *input;
-    *work = track(group->backend->_allgather_base(to, from));
+    c10d::AllgatherOptions options;
+    options.timeout = group->operation_timeout;
+    *work = track(group->backend->_allgather_base(to, from, options));
   });
 }
 
@@ -159,7 +166,9 @@ int cloze_group_broadcast(const Group* group, const at::Tensor* tensor, Work** w
   return guarded([&] {
     check_flat("the tensor", *tensor);
     std::vector<at::Tensor> tensors{*tensor};
-    *work = track(group->backend->broadcast(tensors));
+    c10d::BroadcastOptions options;
+    options.timeout = group->operation_timeout;
+    *work = track(group->backend->broadcast(tensors, options));
   });
 }
 

@@ -13,14 +13,17 @@ use telemetry::otlp::{Otlp, RunResource};
 use telemetry::tensorboard::TensorBoard;
 use telemetry::terminal::{PhaseText, RunProgress};
 use trainer_plan::config::TrainConfig;
+use trainer_plan::launch::Launch;
 
 use super::options::Options;
+use super::ranks;
 use super::run_phase::Phases;
 
-/// Starts the alerts of `[alerts]`. `None` for `--replay`, which only measures.
+/// Starts the alerts of `[alerts]`. `None` for `--replay`, which only measures, and on ranks other than 0.
 pub(super) fn start_alerts(config: &Config, options: Options<'_>) -> anyhow::Result<Option<Alerts>> {
     // If the section has problems, planning reports them. An alert must not, because a mistyped value may be a secret.
-    if options.replay.is_some() || !config.alerts.problems().is_empty() {
+    let is_other_rank = Launch::from_env().is_ok_and(|launch| !ranks::is_first(launch.as_ref()));
+    if options.replay.is_some() || is_other_rank || !config.alerts.problems().is_empty() {
         return Ok(None);
     }
     let folder = &config.run.folder;

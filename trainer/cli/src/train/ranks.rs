@@ -3,6 +3,7 @@
 //! Rank 0 holds the run folder, writes everything, and serves the page. The other ranks train on their share, and read the
 //! checkpoint from the same folder.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,16 +73,27 @@ pub(super) fn check_plan(launch: &Launch, plan: &Plan) -> anyhow::Result<()> {
     Err(Usage(problem).into())
 }
 
-/// Fails if ranks have different plans.
+/// Fails if ranks have different plans. Names the first key that differs.
 pub(super) fn check_same_plan(group: &dyn ProcessGroup, plan: &Plan) -> anyhow::Result<()> {
-    let own = format!("{} {}", plan.train().identity.hash(), plan.train().data_content);
-    let all = group.gather("plans", own.as_bytes())?;
-    match all.iter().position(|other| other != own.as_bytes()) {
-        None => Ok(()),
-        Some(rank) => Err(Usage(format!(
-            "rank {rank} and {} have different plans: start all ranks with the same configuration, program and data",
-            group.share()
-        ))
-        .into()),
+    let mut own = plan.keys_of_all_ranks();
+    own.insert("the program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    own.insert("the content of the data".to_owned(), plan.train().data_content.clone());
+    let all = group.gather("plans", &serde_json::to_vec(&own)?)?;
+    for (rank, bytes) in all.iter().enumerate() {
+        let theirs: BTreeMap<String, String> = serde_json::from_slice(bytes)?;
+        let keys: BTreeSet<&String> = own.keys().chain(theirs.keys()).collect();
+        if let Some(key) = keys.into_iter().find(|key| own.get(*key) != theirs.get(*key)) {
+            let value =
+                |keys: &BTreeMap<String, String>| keys.get(key).cloned().unwrap_or_else(|| "nothing".to_owned());
+            return Err(Usage(format!(
+                "rank {rank} and {} have different plans: {key} is {} and {}; start all ranks with the same configuration, \
+                 program and data",
+                group.share(),
+                value(&theirs),
+                value(&own)
+            ))
+            .into());
+        }
     }
+    Ok(())
 }

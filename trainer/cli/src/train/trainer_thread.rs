@@ -18,6 +18,7 @@ use telemetry::terminal::{Printer, note};
 use telemetry::{Clock, Fanout, Observer};
 use trainer::training::checkpoint::{CheckpointPolicy, Export};
 use trainer::training::{Data, ProcessGroup, RunOutcome};
+use trainer_plan::checkpoint;
 use trainer_plan::config::SpikeAction;
 use trainer_plan::networks::MAIN;
 
@@ -50,7 +51,12 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
     let RunContext { run, ranks, replay, faults, phases, profile, observers } = context;
     // Rank 0 records bad rows; the others begin with those that are known.
     let is_first = ranks.share().is_first();
-    let left_out = Arc::new(if is_first { RunBadRows::default() } else { RunBadRows::open(store)? });
+    let identity = plan.train().identity.hash();
+    let left_out = Arc::new(if is_first {
+        RunBadRows::default()
+    } else {
+        RunBadRows::open_as(store, identity, checkpoint::steps(store)?.is_empty())?
+    });
     let exposure = Arc::<Mutex<Exposure>>::default();
     let records = RowRecords { bad_rows: Arc::clone(&left_out) as _, exposure: Arc::clone(&exposure) };
     let dispatcher = Dispatcher::start(observers)?;
@@ -66,7 +72,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         versions: plan.data().versions(),
         bad_rows: left_out,
         exposure,
-        identity: plan.train().identity.hash().to_owned(),
+        identity: identity.to_owned(),
         faults,
         documents: documents(plan),
         checkpoint_policy: Arc::new(checkpoint_policy(plan)?),

@@ -11,8 +11,12 @@ pub trait ResolveDevice {
     /// Memory of the device in bytes. `None` for the CPU, or if the device does not answer.
     fn bytes(self) -> Option<u64>;
 
-    /// Returns the device, or an error if this machine does not have it.
+    /// Returns the device of a single process, or an error if this machine does not have it.
     fn resolve(self) -> Result<Device, Error>;
+
+    /// Returns the device of the rank with that number on its host: the chosen CUDA device is that of the first rank, and
+    /// the following ranks have the following devices. If the launcher shows each rank one device, that one.
+    fn resolve_for(self, local_rank: u32) -> Result<Device, Error>;
 
     /// Returns the reason why `auto` uses the CPU although this machine has a CUDA driver.
     fn left_out(self) -> Option<String>;
@@ -21,6 +25,15 @@ pub trait ResolveDevice {
 impl ResolveDevice for DeviceChoice {
     fn bytes(self) -> Option<u64> {
         native::facts::memory(self.resolve().ok()?).ok().flatten().map(|[_, _, total]| total)
+    }
+
+    fn resolve_for(self, local_rank: u32) -> Result<Device, Error> {
+        let count = tch::Cuda::device_count();
+        match self {
+            Self::Auto if count > 1 => Self::Cuda(number(local_rank)).resolve(),
+            Self::Cuda(first) if count > 1 => Self::Cuda(number(u32::from(first) + local_rank)).resolve(),
+            Self::Cpu | Self::Auto | Self::Cuda(_) => self.resolve(),
+        }
     }
 
     fn resolve(self) -> Result<Device, Error> {
@@ -44,6 +57,11 @@ impl ResolveDevice for DeviceChoice {
         let is_unused = self == Self::Auto && native::has_cuda_driver() && tch::Cuda::device_count() <= 0;
         is_unused.then(cuda_unavailable_reason)
     }
+}
+
+/// Returns the number of a device, at most the greatest that there can be.
+fn number(rank: u32) -> u16 {
+    u16::try_from(rank).unwrap_or(u16::MAX)
 }
 
 /// Returns the reason why there is no CUDA device, and how to fix it.

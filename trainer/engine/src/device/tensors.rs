@@ -81,7 +81,7 @@ impl HostTensor {
     }
 
     /// Returns the bytes in pieces, as they are stored. Waits for the copy.
-    fn pieces(&self) -> Result<Vec<&[u8]>, Error> {
+    pub(crate) fn pieces(&self) -> Result<Vec<&[u8]>, Error> {
         match &self.bytes {
             Bytes::Here(bytes) => Ok(vec![bytes]),
             Bytes::Coming(copies, place) => copies.pieces(place),

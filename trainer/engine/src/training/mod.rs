@@ -30,7 +30,7 @@ pub use self::fill::{Filler, TokenGuess};
 pub use self::inspect::Inspector;
 pub use self::interfaces::{Data, Host, RunOutcome, ValidationScorer};
 pub use self::predict::Predictor;
-pub use self::process_group::{PendingReduction, ProcessGroup, SingleProcess, connect};
+pub use self::process_group::{HostShare, PendingReduction, ProcessGroup, SingleProcess, connect};
 pub use self::replay::Replay;
 pub use self::run::run;
 pub use self::spike_guard::Observed;

@@ -31,12 +31,32 @@ use trainer_plan::stop_request::StopRequest;
 
 pub use self::c10d::connect;
 
+/// Place of a rank among those of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostShare {
+    /// Number of the rank on its host, counted from 0.
+    pub rank: u32,
+    /// Number of ranks on the host.
+    pub ranks: u32,
+}
+
+impl Default for HostShare {
+    fn default() -> Self {
+        Self { rank: 0, ranks: 1 }
+    }
+}
+
 /// Ranks of a run, as seen by one of them.
 ///
 /// `what` names the contents of an operation for errors, such as `stop requests`.
 pub trait ProcessGroup: fmt::Debug + Send + Sync {
     /// Share of this rank.
     fn share(&self) -> RankShard;
+
+    /// Place of this rank among those of its host.
+    fn host_share(&self) -> HostShare {
+        HostShare::default()
+    }
 
     /// All-gather: returns the bytes of all ranks in the order of the ranks. Lengths may differ.
     fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error>;

@@ -22,7 +22,7 @@ use crate::hf;
 use crate::model::networks::built::copy_to_teacher;
 use crate::training::checkpoint::{self, Snapshot};
 use crate::training::moment_shards::gather_moments;
-use crate::training::step::{Trainer, threads};
+use crate::training::step::Trainer;
 
 /// Name and version of the program, written to checkpoints.
 const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
@@ -71,7 +71,7 @@ impl Trainer {
             data_content: self.plan().data_content.clone(),
             program: PROGRAM.to_owned(),
             libtorch: native::LIBTORCH.to_owned(),
-            threads: threads(self.plan().train.threads),
+            threads: self.threads(),
             device: format!("{:?}", self.device()),
             report,
             skips: position.skips,
@@ -190,7 +190,7 @@ impl Trainer {
             hint: Some(format!("`{then}` then, `{now}` now")),
         };
         let rounding = |what: &str| format!("{what} changed: results will differ in the last bits");
-        let now = threads(self.plan().train.threads);
+        let now = self.threads();
         let device = format!("{:?}", self.device());
         let mut warnings = Vec::new();
         if state.program != PROGRAM {

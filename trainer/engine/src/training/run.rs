@@ -3,6 +3,7 @@
 //! One thread owns the trainer and loops over batches. Two traits connect the loop to the program: [`Data`] returns
 //! batches; [`Host`] observes events, writes checkpoints and requests stops.
 
+mod among_ranks;
 mod budget;
 mod guarding;
 mod keeping;
@@ -38,7 +39,7 @@ use crate::training::spike_guard::{GuardDecision, Observed};
 use crate::training::step::{ReportFigures, StepResult, Trainer};
 use crate::training::throughput::Throughput;
 use crate::training::validation::Validation;
-use crate::training::{checkpoint, init_loss_check, oom_error, startup_report};
+use crate::training::{init_loss_check, oom_error, startup_report};
 
 /// Times of a process at which loss and speed are shown if it has made no report yet: reports may be minutes apart.
 const EARLY: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
@@ -164,15 +165,16 @@ impl<'a> Run<'a> {
         let skips = ranks.first_then_all("the skipped steps", || {
             let skips = SkipList::read(store)?;
             // Never resume from a checkpoint that was trained on a skipped step.
-            if !skips.skips.is_empty() {
+            if is_first && !skips.skips.is_empty() {
                 trainer_plan::checkpoint::invalidate(store, |state| skips.included_in(state).is_some())?;
             }
             Ok(skips)
         })?;
         let trainer = Trainer::new(plan, ranks)?;
-        let environment = startup_report::report(plan, trainer.device())?;
+        let environment = startup_report::report(plan, trainer.device(), trainer.threads())?;
         let peak =
             choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, &name));
+        let devices = f64::from(trainer.ranks().share().ranks());
         let mut run = Self {
             store,
             records: if is_first { store.clone() } else { Store::in_memory(FaultConfig::none()) },
@@ -192,13 +194,12 @@ impl<'a> Run<'a> {
             saving: None,
             kept: None,
             is_whole: true,
-            pace: Throughput::start(peak.map(|peak| peak / plan.flops_per_token())),
+            pace: Throughput::start(peak.map(|peak| peak * devices / plan.flops_per_token())),
             early_shown: 0,
             gauge: Gauge::start(trainer.device(), plan.memory().total())?,
             trainer,
         };
-        // Rank 0 sets damaged checkpoints aside before the others look.
-        match run.trainer.ranks().first_then_all("the newest checkpoint", || checkpoint::newest(store))? {
+        match run.newest_checkpoint()? {
             Some((place, snapshot)) => run.resume(place, snapshot)?,
             None => run.trainer.begin()?,
         }
@@ -225,32 +226,6 @@ impl<'a> Run<'a> {
         self.early_stop = stop.map(|config| EarlyStop::new(config, state.early_stop.clone()));
         self.resumed = Some(ResumedState { place, state, warnings, changes });
         Ok(())
-    }
-
-    /// Waits for the other ranks at the end of the run, or tells them that this rank fails.
-    fn leave_ranks(&self, outcome: Result<RunOutcome, Error>) -> Result<RunOutcome, Error> {
-        let ranks = self.trainer.ranks();
-        match outcome {
-            Ok(outcome) => ranks.finish().map(|()| outcome),
-            Err(error) => {
-                ranks.abort(&error.to_string());
-                Err(error)
-            }
-        }
-    }
-
-    /// Fails if ranks continue from different checkpoints, as they do if they do not see the same run folder.
-    fn check_same_start(&self) -> Result<(), Error> {
-        let own = self.trainer.done().0;
-        let all = self.trainer.ranks().gather("first steps", &own.to_le_bytes())?;
-        match all.iter().position(|step| *step != own.to_le_bytes()) {
-            None => Ok(()),
-            Some(rank) => Err(Error::Config(format!(
-                "rank {rank} and {} find different newest checkpoints in {}: set `run.folder` to a folder that all hosts share",
-                self.trainer.ranks().share(),
-                self.store.place("")
-            ))),
-        }
     }
 
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<RunEnding, Error> {
@@ -440,7 +415,9 @@ impl<'a> Run<'a> {
         if !observed.is_empty() {
             self.early_shown = EARLY.len();
         }
-        let is_due = EARLY.get(self.early_shown).is_some_and(|time| self.pace.trained() >= *time);
+        // A rank knows its part of the loss.
+        let is_alone = self.trainer.ranks().share().ranks() == 1;
+        let is_due = is_alone && EARLY.get(self.early_shown).is_some_and(|time| self.pace.trained() >= *time);
         let loss = if is_due { self.trainer.last_loss()? } else { None };
         let Some(loss) = loss else { return Ok(()) };
         self.early_shown += 1;
@@ -508,10 +485,9 @@ impl<'a> Run<'a> {
         }
         let report = validation.finish(&self.trainer, scorer)?;
         self.record_scores(&report)?;
-        let done = self.trainer.done();
-        let early_stop = self.early_stop.as_mut().map(|stop| stop.compare(done, &report)).transpose();
+        let early_stop = self.compare_validation(&report);
         self.emit(host, EventKind::Validation(report));
-        if let Some(report) = early_stop?.flatten() {
+        if let Some(report) = early_stop? {
             self.emit(host, EventKind::EarlyStop(report));
         }
         self.validation_pending = false;

@@ -14,7 +14,6 @@ use trainer_plan::encoder::{Attend, RelativeForm};
 use crate::device::choice;
 use crate::device::native::facts::{self, AttentionMask, AttentionShape};
 use crate::device::precision::Precision;
-use crate::training::step::threads;
 
 /// Minimum row width for the warning: from here on, pairs of positions dominate memory and time.
 const WIDE: u32 = 128;
@@ -53,13 +52,13 @@ impl Kernel {
 type Kernels = BTreeMap<(String, u32), Vec<(AttentionMask, Kernel)>>;
 
 /// Reports the device settings and the attention kernels, and logs those of a GPU.
-pub(super) fn report(plan: &TrainPlan, device: Device) -> Result<EnvironmentReport, Error> {
+pub(super) fn report(plan: &TrainPlan, device: Device, threads: usize) -> Result<EnvironmentReport, Error> {
     let mut report = EnvironmentReport {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         device: "cpu".to_owned(),
         gpu: None,
         products: plan.train.precision.name().to_owned(),
-        threads: threads(plan.train.threads) as u64,
+        threads: threads as u64,
         allocator: None,
         attention: BTreeMap::new(),
     };
@@ -175,8 +174,8 @@ mod tests {
     #[test]
     fn no_kernel_is_queried_for_the_cpu() {
         assert!(attention(&testing::plan(), Device::Cpu).expect("no query").values().all(Vec::is_empty));
-        let report = report(&testing::plan(), Device::Cpu).expect("no query");
+        let report = report(&testing::plan(), Device::Cpu, 3).expect("no query");
         assert_eq!((report.device.as_str(), report.gpu, report.attention.len()), ("cpu", None, 0));
-        assert!(report.threads > 0);
+        assert_eq!(report.threads, 3);
     }
 }

@@ -45,7 +45,7 @@ use crate::training::detector_health::DetectorHealth;
 use crate::training::gradient_sum::{BucketLayout, GradientSum};
 use crate::training::metric_accumulator::{Gain, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
 use crate::training::moment_shards::complete_weights;
-use crate::training::process_group::{ProcessGroup, SingleProcess};
+use crate::training::process_group::{HostShare, ProcessGroup, SingleProcess};
 use crate::training::spike_guard::{Guard, Observed};
 
 pub(crate) use self::skips::Skips;
@@ -101,7 +101,8 @@ impl Trainer {
     /// Creates a trainer as one of `ranks`, with weights drawn from the seed of the plan. Call it on the training
     /// thread: it sets the number of threads and the switches of libtorch.
     pub fn new(plan: &TrainPlan, ranks: Arc<dyn ProcessGroup>) -> Result<Self, Error> {
-        let device = plan.train.device.resolve()?;
+        let host_share = ranks.host_share();
+        let device = plan.train.device.resolve_for(host_share.rank)?;
         if device.is_cuda() {
             plan.check_on_cuda()?;
         }
@@ -109,7 +110,7 @@ impl Trainer {
             check_processor(&plan.train)?;
         }
         native::configure(plan.train.deterministic, plan.train.tf32)?;
-        tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
+        tch::set_num_threads(i32::try_from(threads(plan.train.threads, host_share)).unwrap_or(i32::MAX));
         let parameters = Parameters::new(&run_weights::of_run(plan), plan.seed, device);
         let (networks, members) = build(plan, &parameters);
         copy_to_teacher(&plan.used_networks(), &parameters);
@@ -166,6 +167,12 @@ impl Trainer {
     #[must_use]
     pub fn micro_batches(&self) -> u64 {
         self.ranks.share().of(self.plan.micro_batches())
+    }
+
+    /// Number of threads of libtorch.
+    #[must_use]
+    pub(crate) fn threads(&self) -> usize {
+        threads(self.plan.train.threads, self.ranks.host_share())
     }
 
     /// Device of the weights.
@@ -482,9 +489,13 @@ fn check_processor(train: &TrainConfig) -> Result<(), Error> {
 
 /// Number of threads of libtorch for `train.threads`; 0 stands for all cores.
 #[must_use]
-pub(crate) fn threads(configured: usize) -> usize {
+/// Returns the number of threads of libtorch. By default, the ranks of a host share its cores.
+pub(crate) fn threads(configured: usize, host_share: HostShare) -> usize {
     match configured {
-        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        0 => {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            (cores / host_share.ranks as usize).max(1)
+        }
         count => count,
     }
 }

@@ -45,6 +45,7 @@ unsafe extern "C" {
         rank: c_int,
         size: c_int,
         timeout_ms: i64,
+        operation_timeout_ms: i64,
         group: *mut *mut c_void,
     ) -> c_int;
     fn cloze_group_all_reduce(group: *const c_void, tensor: RawTensor, work: *mut *mut c_void) -> c_int;
@@ -178,13 +179,13 @@ struct GlooHandle(NonNull<c_void>);
 unsafe impl Send for GlooHandle {}
 
 impl GlooGroup {
-    /// Connects all ranks. `address` is an address of this host; c10d chooses one if it is `None`.
+    /// Connects all ranks. The time limits are those of the connection and of each operation. `address` is an address of this host; c10d chooses one if it is `None`.
     pub(crate) fn connect(
         store: &KeyStore,
         address: Option<&str>,
         rank: u32,
         world_size: u32,
-        timeout: Duration,
+        [timeout, of_operations]: [Duration; 2],
     ) -> Result<Self, Error> {
         let address = address.map(c_string).transpose()?;
         let address = address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr());
@@ -192,7 +193,15 @@ impl GlooGroup {
         let mut group = std::ptr::null_mut();
         // SAFETY: an owned handle and a C string or null; on success `group` is a new handle.
         check(unsafe {
-            cloze_gloo_connect(store.0.as_ptr(), address, rank, size, milliseconds(timeout), &raw mut group)
+            cloze_gloo_connect(
+                store.0.as_ptr(),
+                address,
+                rank,
+                size,
+                milliseconds(timeout),
+                milliseconds(of_operations),
+                &raw mut group,
+            )
         })?;
         Ok(Self(Mutex::new(GlooHandle(NonNull::new(group).expect("a success returns a handle")))))
     }

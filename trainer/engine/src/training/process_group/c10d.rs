@@ -17,7 +17,7 @@ use super::link::{Link, Operation};
 use super::monitor::{EndGuard, Monitor};
 use super::rendezvous::{self, Joined};
 use super::shared::{Limits, Shared};
-use super::{PendingReduction, ProcessGroup, SingleProcess};
+use super::{HostShare, PendingReduction, ProcessGroup, SingleProcess};
 use crate::device::native::CheckStatus as _;
 use crate::device::native::c10d::{GlooGroup, Work};
 use crate::device::native::nccl::{DeviceWork, NcclGroup, NcclId};
@@ -38,6 +38,7 @@ pub fn connect(launch: &Launch, limit: Option<Duration>) -> Result<Arc<dyn Proce
 #[derive(Debug)]
 pub(super) struct C10dGroup {
     share: RankShard,
+    host_share: HostShare,
     world_size: u32,
     link: Link,
     // Its drop waits for operations that have started, so it is not dropped after a failure.
@@ -55,7 +56,7 @@ impl C10dGroup {
         let of_thread = launch.clone();
         let thread = runtime::spawn("process-group", move || {
             let _end = EndGuard(Arc::clone(&shared));
-            let (store, group) = match rendezvous::join(&of_thread, limits.total) {
+            let (store, group) = match rendezvous::join(&of_thread, limits) {
                 Ok(Joined { store, group }) => (store, group),
                 Err(problem) => return drop(sender.send(Err(problem))),
             };
@@ -72,7 +73,8 @@ impl C10dGroup {
         let silent = |_| error(format!("{} cannot join the others: {} does not answer", launch.share(), link.store));
         let group = Some(joined.map_err(silent)??);
         let has_finished = AtomicBool::new(false);
-        Ok(Self { share: launch.share(), world_size: launch.world_size, link, group, has_finished })
+        let host_share = HostShare { rank: launch.local_rank, ranks: launch.local_world_size.unwrap_or(1).max(1) };
+        Ok(Self { share: launch.share(), host_share, world_size: launch.world_size, link, group, has_finished })
     }
 
     /// Returns the operations of the CUDA device. The first call connects the devices of all ranks by NCCL.
@@ -119,6 +121,10 @@ impl C10dGroup {
 impl ProcessGroup for C10dGroup {
     fn share(&self) -> RankShard {
         self.share
+    }
+
+    fn host_share(&self) -> HostShare {
+        self.host_share
     }
 
     fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {

@@ -8,6 +8,7 @@ use trainer_plan::Error;
 use trainer_plan::launch::Launch;
 
 use super::failure::{error, short_list};
+use super::shared::{Limits, MAX_TIMEOUT};
 use crate::device::native::c10d::{GlooGroup, KeyStore, StoreAddress};
 
 /// Interval between two attempts.
@@ -65,9 +66,9 @@ pub(super) fn place(launch: &Launch) -> String {
     format!("the store at {}:{} (served by {server})", launch.master_addr, launch.master_port)
 }
 
-/// Connects this rank to all others within `limit`.
-pub(super) fn join(launch: &Launch, limit: Option<Duration>) -> Result<Joined, Error> {
-    let deadline = Deadline { begun: Instant::now(), limit };
+/// Connects this rank to all others within the limit.
+pub(super) fn join(launch: &Launch, limits: Limits) -> Result<Joined, Error> {
+    let deadline = Deadline { begun: Instant::now(), limit: limits.total };
     let address = StoreAddress { host: &launch.master_addr, port: launch.master_port, prefix: &launch.key_prefix };
     let (store, route) = if is_server(launch) {
         let store = KeyStore::open(address, true, deadline.left()).map_err(|problem| not_served(launch, &problem))?;
@@ -80,8 +81,10 @@ pub(super) fn join(launch: &Launch, limit: Option<Duration>) -> Result<Joined, E
     announce(launch, &store, route)?;
     wait_for_all(launch, &store, deadline)?;
     let own = own_address(&store, route)?;
-    let limit = deadline.left().max(ATTEMPT);
-    let group = GlooGroup::connect(&store, own.as_deref(), launch.rank, launch.world_size, limit);
+    let connecting = deadline.left().max(ATTEMPT);
+    // The caller of an operation notices its end; this limit is for those that nobody waits for.
+    let timeouts = [connecting, limits.total.unwrap_or(MAX_TIMEOUT)];
+    let group = GlooGroup::connect(&store, own.as_deref(), launch.rank, launch.world_size, timeouts);
     let group = group.map_err(|problem| {
         let own = own.as_deref().unwrap_or(INTERFACE);
         error(format!("{} cannot connect to the other ranks from {own}: {problem}", launch.share()))

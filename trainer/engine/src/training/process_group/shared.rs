@@ -11,6 +11,9 @@ use super::failure::{Cause, Report, Status, error};
 /// Maximum time for answers of other ranks.
 const MAX_GRACE: Duration = Duration::from_secs(5);
 
+/// Limit of c10d for operations of a group without a limit, and maximum of a limit.
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Time limits of a process group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -23,6 +26,7 @@ pub(super) struct Limits {
 impl Limits {
     /// Returns the limits of a run whose ranks end within `total`.
     pub(super) fn new(total: Option<Duration>) -> Self {
+        let total = total.map(|total| total.min(MAX_TIMEOUT));
         Self { total, grace: total.map_or(MAX_GRACE, |total| (total / 4).min(MAX_GRACE)) }
     }
 
@@ -111,8 +115,12 @@ impl Shared {
     }
 
     /// Reports a failure, and waits for the verdict, at most `limit`.
+    ///
+    /// Only the first report waits: the others of a process that ends would wait for the same silent store.
     pub(super) fn report(&self, cause: Cause, limit: Duration) -> Option<Error> {
+        let is_first = self.lock().report.is_none();
         self.update(|state| state.report = Some(Report { rank: self.rank, cause }));
+        let limit = if is_first { limit } else { Duration::ZERO };
         let is_settled = |state: &State| state.verdict.is_some() || state.is_store_lost || state.has_ended;
         self.wait(limit, is_settled).verdict.clone().map(error)
     }

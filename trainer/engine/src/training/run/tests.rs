@@ -15,6 +15,7 @@ use trainer_plan::config::CheckpointConfig;
 
 use super::*;
 use crate::testing;
+use crate::training::checkpoint;
 use crate::training::checkpoint::CheckpointPolicy;
 use crate::training::interfaces::ValidationScorer;
 use crate::training::process_group::SingleProcess;

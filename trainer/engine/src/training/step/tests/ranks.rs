@@ -132,6 +132,25 @@ fn ranks_learn_what_one_learns() {
     }
 }
 
+/// The sums of gradients are ordered after the backward pass and before the update.
+#[test]
+fn ranks_learn_what_one_learns_on_cuda() {
+    if !pretend_cuda::is_here(module_path!(), "ranks_learn_what_one_learns_on_cuda") {
+        return;
+    }
+    if pretend_cuda::Device::find() != Ok(pretend_cuda::Device::Pretend) {
+        return testkit::skip("two ranks on one CUDA device: NCCL has one rank per device");
+    }
+    let mut request = request();
+    request.train.device = trainer_plan::device::DeviceChoice::Cuda(0);
+    for shard in [false, true] {
+        request.optimizer.shard = shard;
+        let alone = learn(&request, Arc::new(SingleProcess));
+        let [gradient, weights] = differences(&alone, &learn_among(2, &request));
+        assert!(gradient <= 1e-6 && weights <= 1e-4, "{gradient}, {weights}");
+    }
+}
+
 #[test]
 fn shared_moments_change_no_bit() {
     let _alone = testing::generator();
