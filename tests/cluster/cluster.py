@@ -154,7 +154,8 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF 
                 self.ask("scontrol", "update", f"JobId={number}", "StartTime=now", "TimeLimit=30")
             return reached(job)
 
-        until(look, 120, f"job {number}: {what}")
+        # Twice Slurm's delay.
+        until(look, 240, f"job {number}: {what}")
 
 
 def free_port() -> int:

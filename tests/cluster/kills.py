@@ -13,13 +13,13 @@ from corpus import Corpus
 from s3 import S3Server
 
 
-def kill_often(corpus: Corpus, kills: int, start: Callable[[], list], undo: Callable[[], None], longest: float = 1.2) -> int:
+def kill_often(corpus: Corpus, kills: int, start: Callable[[], list], undo: Callable[[], None], longest: float = 1.2) -> None:
     """Starts processes and kills each after a random time, until `kills` processes were killed.
 
     If all end before their kill, `undo` makes work for the next start. A time is at most that of the fastest start with such
-    work, and at most `longest` seconds, so that kills hit every stage of it. Returns how often all ended.
+    work, and at most `longest` seconds, so that kills hit every stage of it.
     """
-    draw, killed, ends, has_work = random.Random(7), 0, 0, True
+    draw, killed, has_work = random.Random(7), 0, True
     while killed < kills:
         children, began, before = start(), time.monotonic(), killed
         for child, life in zip(children, sorted(draw.uniform(0, longest) for _ in children)):
@@ -34,9 +34,7 @@ def kill_often(corpus: Corpus, kills: int, start: Callable[[], list], undo: Call
             longest = min(longest, time.monotonic() - began)
         if ended:
             undo()
-            ends += 1
         has_work = ended
-    return ends
 
 
 def some(records: list) -> list:

@@ -113,13 +113,10 @@ def processes(run_id: str) -> dict[int, dict[int, int]]:
     return found
 
 
-def ended_within(children: list[subprocess.Popen], seconds: float) -> list[float]:
-    """Waits for processes. Returns the seconds after which each ended."""
-    began, ended = time.monotonic(), {}
-    while len(ended) < len(children):
-        for child in children:
-            if child.poll() is not None:
-                ended.setdefault(child.pid, time.monotonic() - began)
-        check(time.monotonic() - began < seconds, f"{len(children) - len(ended)} of {len(children)} ranks run after {seconds} s")
-        time.sleep(0.1)
-    return [ended[child.pid] for child in children]
+def ended_within(children: list[subprocess.Popen], seconds: float) -> float:
+    """Waits for processes, longer than they may take, so that an error has their time. Returns it."""
+    began = time.monotonic()
+    until(lambda: all(child.poll() is not None for child in children), 5 * seconds, "the end of ranks")
+    took = time.monotonic() - began
+    check(took <= seconds, f"the ranks end after {took:.0f} s, not within {seconds} s")
+    return took

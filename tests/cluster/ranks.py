@@ -10,6 +10,8 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from cluster import Skip, Slurm, check, install, run, say, until
@@ -31,20 +33,18 @@ def tested_ranks(corpus: Corpus, python: Path, kills: int) -> Rows:
     version = run([python, "-c", "import torch; print(torch.__version__)"])
     rows.append((f"`torchrun --standalone --no-python --nproc-per-node 2 cloze train`, {STEPS} steps, without interruption",
                  f"torch {version}; the calm run, {time.monotonic() - began:.0f} s"))
-    for what, test in [
-        ("ranks killed", lambda: killed(ranks, kills)),
-        ("ranks that fail", lambda: failed(ranks)),
-        ("connection cut", lambda: cut(ranks)),
-        ("number of ranks changed", lambda: changed(ranks, python)),
-        ("two hosts", lambda: on_two_hosts(ranks)),
-        ("Slurm", lambda: by_slurm(ranks)),
-    ]:
+    tests = {"kills": lambda: killed(ranks, kills), **failures(ranks), "number of ranks": lambda: changed(ranks, python),
+             "two hosts": lambda: on_two_hosts(ranks), "Slurm": lambda: by_slurm(ranks)}
+    for what, test in tests.items():
         try:
             rows += test()
             say(f"ranks: {what}: passed")
         except Skip as skip:
             say(f"SKIPPED ranks: {what}: {skip}")
             rows.append((what, f"not tested: {skip}"))
+        except AssertionError as problem:
+            say(f"FAILED ranks: {what}: {problem}")
+            rows.append((what, f"FAILED: {str(problem).splitlines()[0]}"))
     return rows
 
 
@@ -52,7 +52,7 @@ def tested_ranks(corpus: Corpus, python: Path, kills: int) -> Rows:
 
 
 def killed(ranks: RankRun, kills: int) -> Rows:
-    """Kills random ranks at random times. torchrun starts all again."""
+    """Kills random ranks. torchrun starts all again."""
     draw, victims, name = random.Random(7), Counter(), "killed"
     options = ["--nnodes", "1", "--nproc-per-node", "2", "--max-restarts", str(kills + 10), "--rdzv-backend", "c10d",
                "--rdzv-endpoint", "127.0.0.1:0", "--rdzv-id", name]
@@ -61,8 +61,11 @@ def killed(ranks: RankRun, kills: int) -> Rows:
     try:
         while sum(victims.values()) < kills:
             started = until(lambda: started_after(ranks, agent, name, seen), 120, f"ranks after restart {seen}")
-            seen = max(started)
-            time.sleep(draw.uniform(0, 4))
+            seen, count = max(started), sum(victims.values())
+            # Kills of all parts of the run, and every fourth one of the start.
+            if count % 4:
+                ranks.reach(name, count * (STEPS - 50) // kills)
+            time.sleep(draw.uniform(0, 1 if count % 4 else 4))
             victim = draw.randrange(2)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(started[seen][victim], signal.SIGKILL)
@@ -84,42 +87,66 @@ def started_after(ranks: RankRun, agent: subprocess.Popen, name: str, seen: int)
 # Failures ------------------------------------------------------------------------------------------------------------
 
 
-def failed(ranks: RankRun) -> Rows:
-    """Stops a rank, and takes the memory of a rank away."""
+def failures(ranks: RankRun) -> dict[str, Callable[[], Rows]]:
+    """Tests of ranks that fail, by what happens to them."""
 
     def stop(victim: subprocess.Popen) -> None:
         victim.send_signal(signal.SIGSTOP)
 
-    rows = [failure(ranks, f"rank {rank} of 3 suspended (SIGSTOP)", f"stopped{rank}", rank, stop) for rank in (2, 0)]
-    rows.append(failure(ranks, "rank 1 of 3 without memory: no more address space (RLIMIT_AS)", "space", 1, take_space))
-    with MemoryGroup() as group:
-        spaces = [(), group.space, ()]
-        what = "rank 1 of 3 without memory: killed by the kernel (limit of a control group)"
-        rows.append(failure(ranks, what, "memory", 1, group.exhaust, spaces))
-    return rows
+    def lose_memory(what: str) -> Rows:
+        with MemoryGroup() as group:
+            return failure(ranks, what, Fault("memory", 1, group.exhaust), [(), group.space, ()])
+
+    def cut(what: str, name: str, ending: list[int]) -> Rows:
+        with Hosts() as hosts:
+            here, there = hosts.spaces
+            fault = Fault(name, 2, lambda _: hosts.cut(), ending)
+            return failure(ranks, what, fault, [here, here, there], hosts.addresses[0])
+
+    far = "rank 2 of 3 on another host (network namespace), whose device is taken down"
+    tests = {
+        "rank 2 of 3 suspended (SIGSTOP)": lambda what: failure(ranks, what, Fault("stopped2", 2, stop)),
+        "rank 0 of 3, which serves the store, suspended (SIGSTOP)": lambda what: failure(ranks, what, Fault("stopped0", 0, stop)),
+        "rank 1 of 3 without address space (RLIMIT_AS)": lambda what: failure(ranks, what, Fault("space", 1, take_space)),
+        "rank 1 of 3 killed by the kernel without memory (control group)": lose_memory,
+        far: lambda what: cut(what, "cut", [0, 1]),
+        f"{far}: that rank itself": lambda what: cut(what, "cutoff", [2]),
+    }
+    return {what: partial(test, what) for what, test in tests.items()}
 
 
-def failure(ranks: RankRun, what: str, name: str, victim: int, fault: Callable[[subprocess.Popen], None],
-            spaces: list[tuple] | None = None, host: str = "127.0.0.1") -> tuple[str, str]:
-    """Lets one of three ranks fail. All others must end within the limit, and name it and what they waited for."""
+@dataclass
+class Fault:
+    """Failure of one of three ranks."""
+
+    # Name of the run folder.
+    name: str
+    victim: int
+    cause: Callable[[subprocess.Popen], None]
+    # Ranks that must end; all but the victim if empty.
+    ending: list[int] = field(default_factory=list)
+
+
+def failure(ranks: RankRun, what: str, fault: Fault, spaces: list[tuple] | None = None, host: str = "127.0.0.1") -> Rows:
+    """Lets one of three ranks fail. The others must end within the limit, and name it and what they waited for."""
     endless = ("--set", "train.steps=100000", "--set", f"run.stall_timeout_seconds={LIMIT}")
-    children = ranks.ranks(name, spaces or [()] * 3, host, *endless)
+    children = ranks.ranks(fault.name, spaces or [()] * 3, host, *endless)
+    ending = fault.ending or [rank for rank in range(3) if rank != fault.victim]
     try:
-        ranks.reach(name, 10)
-        fault(children[victim])
-        others = [rank for rank in range(3) if rank != victim]
-        seconds = ended_within([children[rank] for rank in others], LIMIT)
-        for rank in others:
-            code, said = children[rank].returncode, ranks.said(f"{name}-{rank}.log")
-            check(code == 1, f"{what}: rank {rank} exits with {code}:\n{said}")
-            check(names(victim, said), f"{what}: rank {rank} does not name rank {victim} and its own wait:\n{said}")
+        ranks.reach(fault.name, 10)
+        fault.cause(children[fault.victim])
+        seconds = ended_within([children[rank] for rank in ending], LIMIT)
+        for rank in ending:
+            code, said = children[rank].returncode, ranks.said(f"{fault.name}-{rank}.log")
+            check(code == 1, f"rank {rank} exits with {code}: {error(said)}")
+            check(names(fault.victim, rank, said), f"rank {rank} does not name rank {fault.victim} or its own wait: {error(said)}")
     finally:
         for child in children:
             child.kill()
             child.wait()
-    message = error(ranks.said(f"{name}-{others[0]}.log"))
-    say(f"{what}: {message}")
-    return what, f"the others exit with 1 after at most {max(seconds):.0f} of {LIMIT} s: `{message}`"
+    message = error(ranks.said(f"{fault.name}-{ending[0]}.log"))
+    who = f"the ranks {ending[0]} and {ending[1]} exit" if len(ending) > 1 else f"rank {ending[0]} exits"
+    return [(what, f"{who} with 1 after {seconds:.0f} of at most {LIMIT} s: `{message}`")]
 
 
 def error(said: str) -> str:
@@ -127,11 +154,13 @@ def error(said: str) -> str:
     return ([line for line in said.splitlines() if line.startswith("error: ")] or ["no error"])[-1]
 
 
-def names(victim: int, said: str) -> bool:
-    """Whether an error names a rank, and its cause or the operation that waited for it."""
+def names(victim: int, rank: int, said: str) -> bool:
+    """Whether the error of a rank names another one, and its cause or the operation that waited for it."""
     waited = r"rank \d waited in operation \d+, the "
-    silent, failed = rf"rank {victim} does not respond .*{waited}", f"rank {victim} failed: ."
-    forms = [silent, failed] + [rf"{waited}.*\(served by rank 0\) does not answer either"] * (victim == 0)
+    forms = [rf"rank {victim} does not respond .*{waited}", f"rank {victim} failed: ."]
+    # Without the store, a rank can only name its server.
+    if victim in (0, rank):
+        forms.append(rf"{waited}.*\(served by rank 0\) does not answer either")
     return any(re.search(form, error(said)) for form in forms)
 
 
@@ -175,15 +204,6 @@ class MemoryGroup:
     def __exit__(self, *_):
         until(lambda: not (self.folder / "cgroup.procs").read_text(), 20, "an empty control group")
         self.folder.rmdir()
-
-
-def cut(ranks: RankRun) -> Rows:
-    """Takes down the network of a rank."""
-    with Hosts() as hosts:
-        here, there = hosts.spaces
-        what = "rank 2 of 3 on another host (network namespace), its device taken down"
-        row = failure(ranks, what, "cut", 2, lambda _: hosts.cut(), [here, here, there], hosts.addresses[0])
-    return [row]
 
 
 # Number of ranks -----------------------------------------------------------------------------------------------------
