@@ -271,7 +271,7 @@ def by_slurm(ranks: RankRun) -> Rows:
     with Slurm(ranks.home, ranks.program) as cluster:
         version = cluster.ask("sbatch", "--version")
         job = cluster.submit("--ntasks=2", "--cpus-per-task=1", "--output=slurm.log", str(ROOT / "deploy/slurm/train.sbatch"),
-                             "run.toml", "--set", f"run.folder={ranks.home}/{name}", "--slow", "step=100")
+                             "run.toml", "--set", f"run.folder={ranks.home}/{name}", "--slow", "step=30")
 
         def kill() -> None:
             os.kill(task_of(job, 1), signal.SIGKILL)
