@@ -112,5 +112,6 @@ def kill_uploads(corpus: Corpus, server: S3Server, kills: int) -> list[tuple[str
     objects, unfinished = server.objects("large/"), server.unfinished("large/")
     check(len(unfinished) > 0, "no kill hit a multipart upload")
     largest = max(map(len, objects.values())) / 1e6
-    note = f"{len(unfinished)} multipart uploads remain unfinished on the server, none is an object; `cloze verify` finds no problem"
+    left = f"{len(unfinished)} multipart uploads remain unfinished on the server, none is an object"
+    note = f"{left}; `cloze verify` finds no problem"
     return [corpus.row(f"`cloze prepare` of a shard of {largest:.0f} MB, {kills} SIGKILLs", objects, note, "large")]

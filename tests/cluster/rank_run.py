@@ -47,7 +47,7 @@ report.every_steps = 5
     def agent(self, folder: str, options: list[str], *more: str, space: tuple = (), log: str = "") -> subprocess.Popen:
         """Starts torchrun."""
         words = [*space, self.torchrun, "--no-python", *options, *self.words(folder, *more)]
-        # Some variables of Slurm and of a proxy would reach other hosts.
+        # torchrun warns if the variable is unset.
         return self.start(words, log or f"{folder}.log", {"OMP_NUM_THREADS": "1"})
 
     def train(self, folder: str, ranks: int, *more: str) -> None:
@@ -96,7 +96,8 @@ report.every_steps = 5
         ours, theirs = self.result(folder), self.result(expected)
         other = [key for key in theirs if ours[key] != theirs[key]]
         check(not other, f"{folder} differs from {expected} in {', '.join(other)}")
-        return f"weights `{ours['main.safetensors'][:12]}`, optimizer, hash of all batches, reports and validations equal the calm run"
+        weights = ours["main.safetensors"][:12]
+        return f"weights `{weights}`, optimizer, hash of all batches, reports and validations equal the calm run"
 
 
 def processes(run_id: str) -> dict[int, dict[int, int]]:
