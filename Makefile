@@ -120,7 +120,7 @@ test-page: setup ## test the status page in Chromium and take screenshots (CLOZE
 test-deploy:     ## test deploy/ with Slurm, systemd, the Kubernetes schema and the image (as root on Debian, after a release build)
 	@scripts/test-deploy
 
-test-cluster:    ## prepare one corpus with processes, kills, S3, Slurm, Ray, Kubernetes schemas (after a release build); writes docs/cluster-tests.md
+test-cluster:    ## prepare one corpus with processes, kills, S3, Slurm, Ray, Kubernetes schemas, and train with ranks (after a release build); writes docs/cluster-tests.md
 	@scripts/test-cluster
 
 code-stats:      ## circular imports, public items and file lengths (FOLDER=path, LIST=yes)

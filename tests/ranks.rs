@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use testkit::{Home, Outcome, every_objective, values, with_every_objective};
 
@@ -27,12 +26,12 @@ fn run_ranks(home: &Home, ranks: u32, args: &[&str]) -> Vec<Outcome> {
     run_each(home, ranks, |_| args.to_vec())
 }
 
-/// Runs a command of its own as every rank.
+/// Runs another command as every rank.
 fn run_each<'a>(home: &Home, ranks: u32, args: impl Fn(u32) -> Vec<&'a str>) -> Vec<Outcome> {
     run_in(home, ranks, args, |_| home.path().to_owned())
 }
 
-/// Runs a command of its own as every rank, in a folder of its own.
+/// Runs another command as every rank, in another folder.
 fn run_in<'a>(
     home: &Home,
     ranks: u32,
@@ -118,10 +117,18 @@ fn a_run_continues_with_another_number_of_ranks() {
 /// Float32 tensors of a checkpoint file by name.
 fn tensors(home: &Home, path: &str) -> BTreeMap<String, Vec<f32>> {
     let bytes = std::fs::read(home.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
-    let floats = file.iter().filter(|(_, tensor)| tensor.dtype() == Dtype::F32);
-    let values = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    floats.map(|(name, tensor)| (name.to_owned(), values(tensor.data()))).collect()
+    let length = u64::from_le_bytes(*bytes.first_chunk().expect("the length of the header"));
+    let data = 8 + usize::try_from(length).expect("a small header");
+    let header: BTreeMap<String, Value> = serde_json::from_slice(&bytes[8..data]).expect("JSON");
+    let floats = header.into_iter().filter(|(_, tensor)| tensor["dtype"] == "F32");
+    let values = |(name, tensor): (String, Value)| {
+        let [begin, end] = [0, 1].map(|at| {
+            data + usize::try_from(tensor["data_offsets"][at].as_u64().expect("an offset")).expect("within the file")
+        });
+        let values = bytes[begin..end].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        (name, values.collect())
+    };
+    floats.map(values).collect()
 }
 
 /// Euclidean norm of the difference of two lists of tensors; of the first if the second is empty.

@@ -12,6 +12,7 @@
 
 mod aggregate;
 mod change;
+mod commit_memory;
 mod commit_record;
 mod config;
 mod document_table;

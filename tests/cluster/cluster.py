@@ -146,15 +146,25 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF 
         self.hurry(number, lambda job: job["JobState"] == "RUNNING" and job["Restarts"] == str(restarts), "running again")
 
     def hurry(self, number: str, reached, what: str) -> None:
-        """Waits for a job and shortens the delay of two minutes after each requeue."""
+        """Waits for a job and shortens the delay of two minutes after each requeue.
+
+        Slurm holds a job that it starts while the node still ends the previous start.
+        """
+        job = {}
 
         def look():
-            job = self.job(number)
-            if job["JobState"] == "PENDING" and job["Restarts"] != "0":
+            job.update(self.job(number))
+            is_waiting = job["JobState"] == "PENDING" and job["Restarts"] != "0"
+            if is_waiting and "idle" in self.ask("sinfo", "-h", "-o", "%T"):
                 self.ask("scontrol", "update", f"JobId={number}", "StartTime=now", "TimeLimit=30")
             return reached(job)
 
-        until(look, 120, f"job {number}: {what}")
+        try:
+            # Twice Slurm's delay.
+            until(look, 240, f"job {number}: {what}")
+        except AssertionError as error:
+            state = ", ".join(f"{key} {job.get(key)}" for key in ("JobState", "Reason", "Restarts"))
+            raise AssertionError(f"{error} ({state})") from error
 
 
 def free_port() -> int:

@@ -57,6 +57,18 @@ segment_bytes = 50000
         other.env, other.keys = {**self.env, **env}, {"inputs": json.dumps([url])}
         return other
 
+    def large(self) -> "Corpus":
+        """Returns a corpus of one file, whose shard is larger than a part of a multipart upload."""
+        other, draw, path = copy.copy(self), random.Random(1), self.home / "large.txt"
+        # Letters in random order compress badly.
+        words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(200_000)]
+        with open(path, "w") as file:
+            for _ in range(30):
+                draw.shuffle(words)
+                file.writelines(" ".join(words[at : at + 40]) + "\n" for at in range(0, len(words), 40))
+        other.keys = {"inputs": json.dumps([str(path)]), "part_bytes": 1 << 27, "segment_bytes": 1 << 27}
+        return other
+
     def words(self, *words: str, folder: str | None = None, **keys: object) -> list[str]:
         """Command with a folder, which is a URL or a name below the home of the tests."""
         place = {} if folder is None else {"folder": folder if "://" in folder else self.home / folder}
@@ -88,9 +100,9 @@ segment_bytes = 50000
     def parts(self, folder: str) -> int:
         return len(list((self.home / folder / "parts").glob("*.json")))
 
-    def row(self, how: str, objects: dict[str, bytes], note: str) -> tuple[str, str]:
-        """Row of the page, after the check that every object equals that of one worker."""
-        plain = self.objects("plain")
+    def row(self, how: str, objects: dict[str, bytes], note: str, plain: str = "plain") -> tuple[str, str]:
+        """Row of the page, after the check that every object equals that of one worker, in the folder `plain`."""
+        plain = self.objects(plain)
         names = (plain.keys() | objects.keys()) - OWN
         other = sorted(name for name in names if plain.get(name) != objects.get(name))
         check(not other, f"{how}: {len(other)} objects differ from those of one worker: {', '.join(other[:5])}")

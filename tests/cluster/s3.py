@@ -52,6 +52,14 @@ class S3Server:
         with self.opener.open(request, timeout=60) as answer:
             return answer.read()
 
+    def remove(self, name: str) -> None:
+        self.send("DELETE", name)
+
+    def unfinished(self, prefix: str) -> list[str]:
+        """Names of the unfinished multipart uploads below a prefix."""
+        page = ElementTree.fromstring(self.send("GET", "", uploads="", prefix=prefix))
+        return [key.text for key in page.iterfind("{*}Upload/{*}Key")]
+
     def upload(self, folder: Path, prefix: str) -> None:
         """Uploads the files of a folder."""
         for path in sorted(folder.iterdir()):

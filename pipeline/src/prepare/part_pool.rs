@@ -12,10 +12,10 @@ use telemetry::training::Warning;
 
 use super::aggregate::{self, Aggregate};
 use super::change::DatasetChange;
+use super::commit_memory::remote_commits;
 use super::job::{PartAccess, PrepareJob};
 use super::part::{self, PartResult, ProcessedPart};
 use super::part_list::VersionLists;
-use super::plan::remote_commits;
 use super::progress::{EventSink, Progress};
 use super::summary::PrepareSummary;
 use super::{duplicate_ids, gc, leases, planned_inputs};

@@ -14,6 +14,7 @@ use telemetry::preparation::{LargestFile, PrepareStart};
 use telemetry::training::Warning;
 
 use super::change::{ComparedCorpus, Comparison, DatasetChange, InvalidFiles};
+use super::commit_memory;
 use super::commit_record::{FoundPart, PartBinding};
 use super::config::{PrepareConfig, Settings};
 use super::document_table;
@@ -269,25 +270,6 @@ const WORDS_BYTES: u64 = 10 << 20;
 /// Buffers of a worker for reading, hashing, counting and writing.
 const BUFFERS_BYTES: u64 = 4 << 20;
 
-/// Maximum number of commits that wait for a remote store at once, per worker. A commit is a few requests, one after
-/// another, and takes longer than a part of the default size.
-const MAX_REMOTE_COMMITS: u64 = 8;
-/// Maximum memory of the uploads of a commit: four parts of 8 MiB for each split, more than which a writer does not keep.
-const COMMIT_BYTES: u64 = 64 << 20;
-/// Share of `prepare.max_memory_bytes` for commits.
-const COMMITS_SHARE: u64 = 4;
-
-/// Maximum memory of a commit. Shards are smaller than their text.
-fn commit_bytes(config: &PrepareConfig) -> u64 {
-    config.segment_bytes.clamp(1, COMMIT_BYTES)
-}
-
-/// Returns the number of commits that wait for a remote store at once, per worker.
-pub(super) fn remote_commits(config: &PrepareConfig) -> usize {
-    let room = config.max_memory_bytes / COMMITS_SHARE / config.workers() as u64 / commit_bytes(config);
-    usize::try_from(room.clamp(1, MAX_REMOTE_COMMITS)).expect("a small number")
-}
-
 /// Maximum memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrepareMemory {
@@ -308,8 +290,7 @@ impl PrepareMemory {
         let reader = if is_remote { READER_BYTES } else { 0 };
         let removed = if config.write_removed { removed_documents::WORKER_BYTES } else { 0 };
         let is_to_remote = config.folder.to_str().is_some_and(remote_store::is_url);
-        // One commit waits, and the worker has another.
-        let commits = if is_to_remote { (remote_commits(config) as u64 + 2) * commit_bytes(config) } else { 0 };
+        let commits = if is_to_remote { commit_memory::worker_bytes(config) } else { 0 };
         let buffers = WORDS_BYTES + BUFFERS_BYTES + reader + removed + commits;
         let worker = 3 * group + 2 * document_table::GROUP_BYTES + buffers;
         Self { text: Shares::new(config.max_memory_bytes), worker }

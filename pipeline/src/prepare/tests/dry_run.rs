@@ -80,7 +80,7 @@ fn duplicates_are_compared_within_the_sample() {
 #[test]
 fn long_documents_outside_the_sample_count() {
     let mut home = Home::packed("block");
-    home.config.max_document_bytes = Some(40);
+    home.config.max_document_bytes = Some(20);
     home.config.max_bad_lines = Some(3);
     let run = |share: f64| {
         let options = PrepareOptions { null_writer: true, sample: Some(share), ..PrepareOptions::default() };

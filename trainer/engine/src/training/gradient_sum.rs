@@ -2,7 +2,7 @@
 //!
 //! # What
 //! Gradients are copied to buckets of about [25 MB](BUCKET_BYTES), and each bucket is summed over all ranks as soon as its
-//! gradients are complete, while the backward pass goes on. The result is views of the buckets.
+//! gradients are complete, during the backward pass. The result is views of the buckets.
 //!
 //! # Why
 //! Counts are those of the whole step before the first kernel runs, so each rank has its summands of the gradient, not

@@ -82,7 +82,7 @@ pub(super) fn join(launch: &Launch, limits: Limits) -> Result<Joined, Error> {
     wait_for_all(launch, &store, deadline)?;
     let own = own_address(&store, route)?;
     let connecting = deadline.left().max(ATTEMPT);
-    // The caller of an operation notices its end; this limit is for those that nobody waits for.
+    // The caller of an operation notices its end; this limit is for those whose caller has failed.
     let timeouts = [connecting, limits.total.unwrap_or(MAX_TIMEOUT)];
     let group = GlooGroup::connect(&store, own.as_deref(), launch.rank, launch.world_size, timeouts);
     let group = group.map_err(|problem| {

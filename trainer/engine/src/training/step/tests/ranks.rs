@@ -15,7 +15,7 @@ const STEPS: u64 = WARMUP + 50;
 /// Micro-batches of a step: 1, 2 and 3 ranks can share them.
 const MICRO_BATCHES: u64 = 6;
 
-/// What a rank has learned.
+/// Result of a rank.
 struct Learned {
     /// First moments after the first step: a tenth of the gradient.
     first: HostTensors,
