@@ -38,9 +38,12 @@ mod tests {
             workers: Some(2),
             ..PrepareConfig::default()
         };
-        for (memory, segment, commits, bytes) in
-            [(4 << 30, 256 << 20, 8, 640 << 20), (1 << 30, 256 << 20, 2, 256 << 20), (1, 256 << 20, 1, 192 << 20), (1 << 30, 1 << 20, 8, 10 << 20)]
-        {
+        for (memory, segment, commits, bytes) in [
+            (4 << 30, 256 << 20, 8, 640 << 20),
+            (1 << 30, 256 << 20, 2, 256 << 20),
+            (1, 256 << 20, 1, 192 << 20),
+            (1 << 30, 1 << 20, 8, 10 << 20),
+        ] {
             let config = config(memory, segment);
             assert_eq!((remote_commits(&config), worker_bytes(&config)), (commits, bytes), "{memory}, {segment}");
         }

@@ -127,7 +127,10 @@ impl Shared {
 
     /// Ends the monitor, and waits for it, at most `limit`; not if its store has not answered to a report.
     pub(super) fn close(&self, limit: Duration) {
-        let is_silent = { let state = self.lock(); state.report.is_some() && state.verdict.is_none() };
+        let is_silent = {
+            let state = self.lock();
+            state.report.is_some() && state.verdict.is_none()
+        };
         let limit = if is_silent { Duration::ZERO } else { limit };
         self.update(|state| state.is_closing = true);
         drop(self.wait(limit, |state| state.has_ended));
