@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers test-stores fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-many-files bench-prepare bench-tokenize bench-train bench-remote bench-views bench-watched profile-cases golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers test-stores fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-many-files bench-prepare bench-tokenize bench-train bench-remote bench-views bench-watched profile-cases scaling scaling-check golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -93,6 +93,14 @@ bench-many-files: ## steps of a preparation with 10,000 and 100,000 files (after
 bench-remote: setup  ## waiting for data of a training from a server with 100 ms per request (CLOZE, LATENCY, STEPS)
 	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/bench-remote
+
+scaling:         ## what `cloze plan --ranks` computes for 8, 64 and 1,024 H100s (RANKS=list GPU=name BANDWIDTH=GB/s)
+	cargo build --release --quiet -p cloze
+	@scripts/scaling-table
+
+scaling-check: setup  ## steps of 1, 2 and 3 ranks here, next to what `cloze plan --ranks` computes (RANKS=list ROUNDS=n BANDWIDTH=GB/s)
+	cargo build --release --quiet -p cloze -p cloze-train
+	@scripts/scaling-check
 
 profile-cases: setup  ## known bottlenecks and the diagnosis of `cloze profile`; predicted and measured effects of changes
 	cargo build --release --quiet -p cloze -p cloze-train

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use telemetry::terminal::{OutputFormat, OutputMode, note};
+use trainer_plan::launch::MAX_WORLD_SIZE;
 use trainer_plan::networks::MAIN;
 
 pub use self::analyze_args::{AnalyzeArgs, CommonArgs, PairArgs, RowArgs, SentenceArgs, StepChoice};
@@ -153,6 +154,14 @@ pub enum Verb {
         /// Power of the machine in watts, for the energy of the run.
         #[arg(long, value_name = "W", value_parser = number::watts)]
         watts: Option<f64>,
+        /// Ranks that share each step: print their communication, efficiency, memory and failures. Default: the ranks of
+        /// the launcher, if it starts several.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WORLD_SIZE)))]
+        ranks: Option<u32>,
+        /// Bandwidth of the network of a rank in GB/s. Default: 46 for H100 and H200, 23 for A100, and that of one host
+        /// for CPUs.
+        #[arg(long, value_name = "GB/s", value_parser = number::gigabytes)]
+        bandwidth: Option<f64>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,

@@ -11,6 +11,7 @@ pub mod dry_run;
 pub(crate) mod identity;
 mod mixture;
 pub(crate) mod preparing;
+mod ranks;
 mod run_progress;
 pub mod run_time;
 pub mod step_time;

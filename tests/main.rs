@@ -25,6 +25,7 @@ mod operations;
 mod otlp;
 mod plan;
 mod plan_and_train;
+mod plan_ranks;
 mod prepare;
 mod prepare_changes;
 mod prepare_faults;

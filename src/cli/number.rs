@@ -41,6 +41,12 @@ pub(super) fn watts(text: &str) -> Result<f64, String> {
     positive(text).ok().filter(|watts| *watts <= 1e9).ok_or_else(|| "expected a power from 0 to 1e9 watts".to_owned())
 }
 
+/// Parses gigabytes per second to bytes per second: above 0, and at most 1,000,000 GB/s.
+pub(super) fn gigabytes(text: &str) -> Result<f64, String> {
+    let number = positive(text).ok().filter(|number| *number <= 1e6);
+    number.map(|number| 1e9 * number).ok_or_else(|| "expected a bandwidth from 0 to 1e6 GB/s".to_owned())
+}
+
 /// Parses a whole number of at least 1.
 pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|number| *number > 0);
@@ -65,6 +71,8 @@ mod tests {
         assert_eq!((at_least_one("1"), at_least_one("99999999")), (Ok(1), Ok(99_999_999)));
         assert!(["0", "-1", "1.5", ""].iter().all(|wrong| at_least_one(wrong).is_err()));
         assert!(positive_share("0.01").is_ok() && ["0", "1.1", "nan"].iter().all(|it| positive_share(it).is_err()));
+        assert_eq!(gigabytes("12.5"), Ok(12.5e9));
+        assert!(["0", "-1", "1e7", "inf", "nan"].iter().all(|it| gigabytes(it).is_err()));
         assert!(share("5").is_err_and(|problem| problem.contains("from 0 to 1")));
     }
 }

@@ -1,6 +1,7 @@
 //! `cloze plan`: prints the planned run without starting it.
 
 use telemetry::terminal::line;
+use trainer_plan::launch::Launch;
 
 use crate::cli::ConfigArgs;
 use crate::plan::dry_run::DryRun;
@@ -17,7 +18,11 @@ pub struct PlanOptions {
 
 /// Prints the plan, as lines or as one JSON object.
 pub fn run(args: &ConfigArgs, options: PlanOptions) -> anyhow::Result<()> {
-    let dry_run = DryRun::new(args, options.target)?;
+    let ranks = match options.target.ranks {
+        Some(ranks) => Some(ranks),
+        None => Launch::from_env()?.map(|launch| launch.world_size).filter(|ranks| *ranks > 1),
+    };
+    let dry_run = DryRun::new(args, TargetMachine { ranks, ..options.target })?;
     if options.json {
         line(dry_run.json().trim_end());
     } else {

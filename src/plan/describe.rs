@@ -337,10 +337,13 @@ pub fn json(plan: &Plan) -> String {
     format!("{:#}\n", object(plan))
 }
 
-/// Returns the plan as one JSON object, with the time of the run.
-pub(super) fn json_with(plan: &Plan, time: Value) -> String {
+/// Returns the plan as one JSON object, with the time of the run, and that of several ranks if it is asked for.
+pub(super) fn json_with(plan: &Plan, time: Value, ranks: Option<Value>) -> String {
     let mut object = object(plan);
     object["time"] = time;
+    if let Some(ranks) = ranks {
+        object["ranks"] = ranks;
+    }
     format!("{object:#}\n")
 }
 

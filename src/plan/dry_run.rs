@@ -8,10 +8,11 @@ use schemas::manifest;
 
 use super::run_progress::{self, RunProgress};
 use super::run_time::{self, TargetMachine};
-use super::{Plan, assumed_data, describe, preparing, warnings};
+use super::{Plan, assumed_data, describe, preparing, ranks, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
+use crate::exit::Usage;
 use crate::run::data::{PreparedData, Purpose, SourceProblems};
 
 /// Whether a corpus is prepared in this folder. If the folder cannot be read, returns `true`; opening it reports the
@@ -34,10 +35,14 @@ impl DryRun {
     /// Plans a configuration.
     ///
     /// # Errors
-    /// The same as those of [`Plan::new`]. Unprepared data is no mistake.
+    /// The same as those of [`Plan::new`], and if the ranks cannot share a step. Unprepared data is no mistake.
     pub fn new(args: &ConfigArgs, target: TargetMachine) -> anyhow::Result<Self> {
         let purpose = if target.gpu.is_some() { Purpose::DryRunElsewhere } else { Purpose::DryRun };
-        Self::with_purpose(args, purpose, target)
+        let found = Self::with_purpose(args, purpose, target)?;
+        match target.ranks.and_then(|ranks| found.plan.train.ranks_problem(ranks)) {
+            Some(problem) => Err(Usage(problem).into()),
+            None => Ok(found),
+        }
     }
 
     /// Plans a configuration whose steps are timed on synthetic batches: nothing of a run is read or written.
@@ -82,6 +87,7 @@ impl DryRun {
         lines.extend(describe::lines(&self.plan));
         lines.push(format!("           {}", run_progress::description(progress, &self.plan.train)));
         lines.extend(run_time::lines(&self.plan, progress, self.target));
+        lines.extend(self.target.ranks.into_iter().flat_map(|ranks| ranks::lines(&self.plan, ranks, self.target)));
         lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
         lines
     }
@@ -93,7 +99,8 @@ impl DryRun {
 
     /// Returns the plan as one JSON object.
     pub(crate) fn json(&self) -> String {
-        describe::json_with(&self.plan, run_time::json(&self.plan, self.progress(), self.target))
+        let ranks = self.target.ranks.map(|ranks| ranks::json(&self.plan, ranks, self.target));
+        describe::json_with(&self.plan, run_time::json(&self.plan, self.progress(), self.target), ranks)
     }
 
     /// Progress of the run in the folder of the plan.

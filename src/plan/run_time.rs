@@ -23,6 +23,10 @@ pub struct TargetMachine {
     pub gpu: Option<Gpu>,
     /// Power in watts; `None` prints no energy.
     pub watts: Option<f64>,
+    /// Number of ranks that share the run; `None` prints nothing about ranks.
+    pub ranks: Option<u32>,
+    /// Bytes per second of the network of a rank; `None` for that of the device.
+    pub network_bandwidth: Option<f64>,
 }
 
 /// Time of a run, or of the rest of it.
@@ -97,13 +101,12 @@ fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -
     };
     let left = progress.and_then(|progress| progress.steps_left(plan)).unwrap_or(steps);
     let of_log = progress.and_then(|progress| progress.seconds_per_step);
-    let StepEstimate { seconds: step, range, basis } = match (target.gpu, of_log) {
-        (Some(gpu), _) => on_gpu(plan, gpu)?,
-        (None, Some(seconds)) => {
+    let StepEstimate { seconds: step, range, basis, .. } = match of_log.filter(|_| target.gpu.is_none()) {
+        Some(seconds) => {
             let basis = format!("for the steps that are left, at {} a step by the log", step_time::shown(seconds));
-            StepEstimate { seconds, range: None, basis }
+            StepEstimate { seconds, range: None, basis, device: String::new(), launch_seconds: 0.0 }
         }
-        (None, None) => on_this_machine(plan)?,
+        None => step_estimate(plan, target.gpu)?,
     };
     let rows = valid_rows.map_or(plan.validation.rows, |rows| rows.min(plan.validation.rows));
     let steps = left as f64 + validations(plan, left, rows);
@@ -120,13 +123,25 @@ fn run_time(plan: &Plan, progress: Option<RunProgress>, target: TargetMachine) -
     Ok(RunTime { seconds, range, basis })
 }
 
-/// Time of a step.
-struct StepEstimate {
-    seconds: f64,
+/// Time of a step on one device.
+pub(super) struct StepEstimate {
+    pub(super) seconds: f64,
     /// Fastest and slowest step, if steps were measured.
     range: Option<[f64; 2]>,
     /// Origin of the number.
     basis: String,
+    /// Name of the device.
+    pub(super) device: String,
+    /// Seconds in which the host launches the kernels of the step; 0 on a CPU.
+    pub(super) launch_seconds: f64,
+}
+
+/// Returns the time of a step on a GPU or on this machine, or why it is not known.
+pub(super) fn step_estimate(plan: &TrainPlan, gpu: Option<Gpu>) -> Result<StepEstimate, String> {
+    match gpu {
+        Some(gpu) => on_gpu(plan, gpu),
+        None => on_this_machine(plan),
+    }
 }
 
 /// Least seconds of the forward and backward pass of a layer on a GPU: the launches of its kernels.
@@ -148,8 +163,7 @@ fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<StepEstimate, String> {
     let is_narrow = plan.encoder.hidden < 512;
     let mfu = mfu * if is_generated { 0.65 } else { 1.0 } * if is_narrow { 0.6 } else { 1.0 };
     let flops = plan.flops_per_token() * tokens_per_step(plan);
-    // The host launches some 40 kernels for a layer, 10 µs each.
-    let launching = plan.micro_batches() as f64 * f64::from(plan.encoder.layers) * SECONDS_PER_LAYER;
+    let launch_seconds = launch_seconds(plan);
     let basis = format!(
         "on one {}, computed for {:.0} % of its {:.0} TFLOP/s in `{}`",
         gpu.name(),
@@ -157,7 +171,8 @@ fn on_gpu(plan: &TrainPlan, gpu: Gpu) -> Result<StepEstimate, String> {
         peak / 1e12,
         train.precision.name()
     );
-    Ok(StepEstimate { seconds: (flops / (peak * mfu)).max(launching), range: None, basis })
+    let seconds = (flops / (peak * mfu)).max(launch_seconds);
+    Ok(StepEstimate { seconds, range: None, basis, device: gpu.name().to_owned(), launch_seconds })
 }
 
 fn on_this_machine(plan: &TrainPlan) -> Result<StepEstimate, String> {
@@ -167,7 +182,14 @@ fn on_this_machine(plan: &TrainPlan) -> Result<StepEstimate, String> {
     let device = if found.device == "Cpu" { "CPU" } else { &found.device };
     let age = age(Clock::system().time().saturating_sub(found.measured) as f64 / 1e3);
     let basis = format!("on this machine ({device}), at {} a step as measured {age} ago", found.range());
-    Ok(StepEstimate { seconds, range: Some([min_seconds, max_seconds]), basis })
+    let launch_seconds = if found.device == "Cpu" { 0.0 } else { launch_seconds(plan) };
+    let range = Some([min_seconds, max_seconds]);
+    Ok(StepEstimate { seconds, range, basis, device: found.device, launch_seconds })
+}
+
+/// Seconds in which the host launches the kernels of a step: some 40 for a layer, 10 µs each.
+fn launch_seconds(plan: &TrainPlan) -> f64 {
+    plan.micro_batches() as f64 * f64::from(plan.encoder.layers) * SECONDS_PER_LAYER
 }
 
 fn tokens_per_step(plan: &TrainPlan) -> f64 {
@@ -193,9 +215,8 @@ fn checkpoints(plan: &TrainPlan) -> (u64, f64) {
     let milestones = steps.checked_div(rules.keep_every_steps).unwrap_or(0);
     let saved = steps.div_ceil(rules.every_steps.max(1)).max(1);
     let kept = (rules.keep as u64 + rules.keep_best as u64).min(saved);
-    let (trained, frozen) = plan.parameters();
-    // One more while the newest is written. Weights and two moments, float32.
-    (kept + milestones + 1, 12.0 * trained as f64 + 4.0 * frozen as f64)
+    // One more while the newest is written.
+    (kept + milestones + 1, plan.checkpoint_bytes())
 }
 
 /// Returns the day and time in UTC after some seconds from now.

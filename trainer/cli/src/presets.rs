@@ -87,8 +87,9 @@ fn every_file_in_configs_plans_at_full_size() {
         let config = root().join(format!("configs/{name}.toml"));
         // A folder that exists on no machine.
         let set = vec!["data.folder=\"not/prepared\"".to_owned()];
-        let outlook = DryRun::new(&ConfigArgs { config, set }, TargetMachine { gpu: Some(Gpu::H100), watts: None })
-            .unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let target = TargetMachine { gpu: Some(Gpu::H100), ..TargetMachine::default() };
+        let outlook =
+            DryRun::new(&ConfigArgs { config, set }, target).unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let mut warnings = outlook.warnings();
         // A preset may start from weights that are not in the repository, and an ablation omits objectives.
         warnings.retain(|it| !it.ends_with("is not in `[loss]`: it is not built") && !it.ends_with("begins with it"));

@@ -100,6 +100,13 @@ impl TrainPlan {
         (weights.trained(), weights.frozen())
     }
 
+    /// Bytes of a checkpoint: weights and two moments, in float32.
+    #[must_use]
+    pub fn checkpoint_bytes(&self) -> f64 {
+        let (trained, frozen) = self.parameters();
+        12.0 * trained as f64 + 4.0 * frozen as f64
+    }
+
     /// Names of all weights with their shapes, in order of the names.
     #[must_use]
     pub(crate) fn weight_shapes(&self) -> BTreeMap<String, Vec<i64>> {

@@ -23,7 +23,7 @@ use schemas::RankShard;
 use crate::error::Error;
 
 /// Maximum number of ranks of a run.
-const MAX_WORLD_SIZE: u32 = 65_536;
+pub const MAX_WORLD_SIZE: u32 = 65_536;
 
 /// Default port of c10d's store.
 const DEFAULT_PORT: u16 = 29_500;

@@ -2,7 +2,7 @@
 //!
 //! [`config`], [`encoder`], [`networks`], [`objectives`], [`optimizer`] and [`schedule`] are the sections of a
 //! configuration; a [`TrainRequest`] is all of them, a [`TrainPlan`] one without problems, and the only thing that starts a
-//! run. [`cost`], [`memory`] and [`weights`] say what it computes and keeps. [`checkpoint`] and [`run`] are the files of a
+//! run. [`cost`], [`memory`] and [`weights`] say what it computes and keeps, and [`scaling`] how several ranks share it. [`checkpoint`] and [`run`] are the files of a
 //! run that need no tensors: listed, verified, pinned, rolled back, branched. The engine, `cloze-trainer`, computes.
 
 #[cfg(test)]
@@ -35,6 +35,7 @@ mod rules;
 pub mod run;
 pub mod run_weights;
 pub mod safetensors_header;
+pub mod scaling;
 pub mod schedule;
 pub mod stop_request;
 #[cfg(test)]

@@ -125,6 +125,13 @@ impl MemoryEstimate {
     pub fn total(&self) -> f64 {
         self.weights + self.optimizer + self.activations + self.logits
     }
+
+    /// Sum over all owners if the moments, two thirds of [`optimizer`](Self::optimizer), are divided among the ranks.
+    #[must_use]
+    pub fn total_of_sharded(&self, ranks: u32) -> f64 {
+        let moments = self.optimizer * 2.0 / 3.0;
+        self.total() - moments + moments / f64::from(ranks)
+    }
 }
 
 /// Pass with gradient: one view, encoded by a trained network.
@@ -237,6 +244,9 @@ mod tests {
         let memory = plan.memory();
         let (learning, _) = plan.parameters();
         assert!((memory.weights + memory.optimizer - 16.0 * learning as f64).abs() < 1e-6);
+        // Of 8 bytes of moments of a weight, a rank of four has 2.
+        let saved = memory.total() - memory.total_of_sharded(4);
+        assert!((saved - 6.0 * learning as f64).abs() < 1e-6, "{saved}");
         // 15 % of four rows of twelve, 64 rows of the word table, 16 wide.
         assert!((memory.logits - 0.15 * 48.0 * (12.0 * 64.0 + 20.0 * 16.0)).abs() < 1e-6, "{}", memory.logits);
     }

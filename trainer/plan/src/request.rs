@@ -182,4 +182,47 @@ impl TrainRequest {
     pub fn micro_batches(&self) -> u64 {
         self.train.global_batch_size / self.train.micro_batch_size
     }
+
+    /// Returns the reason why that many ranks cannot share a step, if any: each takes the same number of micro-batches.
+    #[must_use]
+    pub fn ranks_problem(&self, ranks: u32) -> Option<String> {
+        let micro_batches = self.micro_batches();
+        let rows = self.train.global_batch_size;
+        let ranks = u64::from(ranks);
+        let way = if ranks == 0 || micro_batches.is_multiple_of(ranks) {
+            return None;
+        } else if rows.is_multiple_of(ranks) {
+            format!("set it to a divisor of {}, or change `train.global_batch_size`", rows / ranks)
+        } else {
+            format!("set `train.global_batch_size` to a multiple of {ranks}")
+        };
+        Some(format!(
+            "`train.micro_batch_size`: a step of {rows} rows has {micro_batches} micro-batches of {} rows, which {ranks} ranks \
+             cannot share; {way}",
+            self.train.micro_batch_size
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing;
+
+    #[test]
+    fn ranks_must_share_the_micro_batches() {
+        let mut request = testing::request();
+        request.train.global_batch_size = 24;
+        request.train.micro_batch_size = 4;
+        for ranks in [1, 2, 3, 6] {
+            assert_eq!(request.ranks_problem(ranks), None);
+        }
+        let problem = request.ranks_problem(4).expect("6 micro-batches for 4 ranks");
+        assert_eq!(
+            problem,
+            "`train.micro_batch_size`: a step of 24 rows has 6 micro-batches of 4 rows, which 4 ranks cannot share; set it \
+             to a divisor of 6, or change `train.global_batch_size`"
+        );
+        let problem = request.ranks_problem(5).expect("24 rows for 5 ranks");
+        assert!(problem.ends_with("cannot share; set `train.global_batch_size` to a multiple of 5"), "{problem}");
+    }
 }

@@ -51,16 +51,9 @@ pub(super) fn connect_group(launch: &Launch, plan: &Plan) -> anyhow::Result<Arc<
 
 /// Refuses plans that only a single process can train.
 pub(super) fn check_plan(launch: &Launch, plan: &Plan) -> anyhow::Result<()> {
-    let ranks = u64::from(launch.world_size);
-    let train = &plan.train().train;
-    let micro_batches = plan.train().micro_batches();
-    let problem = if !micro_batches.is_multiple_of(ranks) {
-        let rows = train.global_batch_size / ranks;
-        format!(
-            "`train.micro_batch_size`: a step of {} rows has {micro_batches} micro-batches of {} rows, which {ranks} ranks cannot \
-             share; set it to a divisor of {rows}, or change `train.global_batch_size`",
-            train.global_batch_size, train.micro_batch_size
-        )
+    let ranks = launch.world_size;
+    let problem = if let Some(problem) = plan.train().ranks_problem(ranks) {
+        problem
     } else if plan.config().data.order == RowOrder::Streamed {
         format!("`data.order = \"streamed\"` with {ranks} ranks: end the preparation first, and set it to \"shuffled\"")
     } else if !plan.data().versions().iter().all(|versions| versions.is_pinned()) {
