@@ -14,7 +14,7 @@ const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
 
 /// Words that a shell line may start with.
 const SHELL: &str = "cargo make cloze for do done cat tail export tar git sbatch scancel docker kubectl systemctl useradd \
-                     install ln cp scp ssh curl pip python mlflow zstd";
+                     install ln cp scp ssh curl pip python mlflow torchrun zstd";
 
 /// Returns the pages with their texts.
 fn pages() -> Vec<(String, String)> {

@@ -179,7 +179,7 @@ impl ProcessGroup for C10dGroup {
     }
 
     fn abort(&self, reason: &str) {
-        let limit = 2 * self.link.limits.grace;
+        let limit = self.link.limits.verdict();
         self.link.shared.report(Cause::End { message: reason.to_owned() }, limit);
     }
 

@@ -82,6 +82,6 @@ impl Link {
         let Operation { number, name } = operation;
         let cause = Cause::Operation { number: *number, operation: name.clone(), message };
         let alone = cause.without_store(self.rank, &self.store);
-        self.shared.report(cause, 2 * self.limits.grace).unwrap_or_else(|| error(alone))
+        self.shared.report(cause, self.limits.verdict()).unwrap_or_else(|| error(alone))
     }
 }

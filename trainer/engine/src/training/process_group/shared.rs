@@ -30,6 +30,12 @@ impl Limits {
         Self { total, grace: total.map_or(MAX_GRACE, |total| (total / 4).min(MAX_GRACE)) }
     }
 
+    /// Returns the limit of a wait for the verdict on a failure. Together with the limit of an operation it leaves some time
+    /// of the total for the end of the process.
+    pub(super) fn verdict(self) -> Duration {
+        self.grace * 3 / 2
+    }
+
     /// Returns the limit of an operation.
     pub(super) fn operation(self) -> Option<Duration> {
         self.total.map(|total| total.saturating_sub(2 * self.grace))
