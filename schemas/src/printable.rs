@@ -1,35 +1,35 @@
 //! Escaping of untrusted names for display.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Escapes characters that control a terminal, as in `\u{1b}`: control characters except line feeds and tabs, and
 /// characters that change the writing direction. For names of files, keys, tokens and other untrusted text.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
+    escape_obeyed(text, |shown, character| shown.extend(character.escape_unicode()))
+}
+
+/// Returns a JSON document in which characters that terminals obey are escaped, as JSON escapes them. They occur in strings only.
+pub fn printable_json(document: &str) -> Cow<'_, str> {
+    // All of them are in the basic multilingual plane.
+    escape_obeyed(document, |shown, character| write!(shown, "\\u{:04x}", u32::from(character)).expect("into memory"))
+}
+
+/// Returns the text with each character that terminals obey replaced by what `escape` appends.
+fn escape_obeyed(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         if is_obeyed(character) {
-            shown.extend(character.escape_unicode());
+            escape(&mut shown, character);
         } else {
             shown.push(character);
         }
     }
     Cow::Owned(shown)
-}
-
-/// Returns a JSON document in which characters that terminals obey are escaped, as JSON escapes them. They occur in strings only.
-pub fn printable_json(document: &str) -> Cow<'_, str> {
-    if !document.contains(is_obeyed) {
-        return Cow::Borrowed(document);
-    }
-    let escape = |character: char| {
-        // All of them are in the basic multilingual plane.
-        if is_obeyed(character) { format!("\\u{:04x}", u32::from(character)) } else { character.to_string() }
-    };
-    Cow::Owned(document.chars().map(escape).collect())
 }
 
 fn is_obeyed(character: char) -> bool {

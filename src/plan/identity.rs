@@ -26,8 +26,8 @@ macro_rules! excluded {
         ///
         /// Keys `sources.NAME` are replaced by their effects, in [`of_source`]. [`unused`] excludes under conditions
         /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.micro_batch_size`,
-        /// `train.tf32`, `train.bf16_all_reduce`, `optimizer.layer_decay`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours`
-        /// belong to the identity if they are written.
+        /// `train.tf32`, `train.bf16_all_reduce`, `optimizer.layer_decay`, `schedule.decay_fraction` and
+        /// `schedule.decay_shape`. `train.max_tokens` and `train.max_hours` belong to the identity if they are written.
         const EXCLUDED: &[(&str, &str)] = &[$(($key, $why)),+];
     };
 }

@@ -62,9 +62,7 @@ impl RunBadRows {
     /// # Errors
     /// The same as those of [`open`](Self::open).
     pub fn open_as(run: &Store, identity: &str, begins: bool) -> Result<Self> {
-        let list = read(run)?.filter(|list| !begins || list.identity == identity);
-        let rows = list.map_or_else(BTreeMap::new, |list| by_row(list.rows));
-        Ok(Self(Mutex::new(State { rows, record: None })))
+        Ok(Self(Mutex::new(State { rows: rows_of(run, identity, begins)?, record: None })))
     }
 
     /// Reads the list of the run, and writes further bad rows to it from now on. A run that begins at step 0 ignores
@@ -73,9 +71,9 @@ impl RunBadRows {
     /// # Errors
     /// The same as those of [`open`](Self::open).
     pub fn record_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
-        let list = read(&run)?.filter(|list| !begins || list.identity == identity);
+        let rows = rows_of(&run, identity, begins)?;
         let mut state = self.lock();
-        state.rows = list.map_or_else(BTreeMap::new, |list| by_row(list.rows));
+        state.rows = rows;
         state.record = Some((run, identity.to_owned()));
         Ok(())
     }
@@ -83,6 +81,12 @@ impl RunBadRows {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads the bad rows of a run. A run that begins at step 0 ignores those of another identity.
+fn rows_of(run: &Store, identity: &str, begins: bool) -> Result<BTreeMap<RowIndex, BadRow>> {
+    let list = read(run)?.filter(|list| !begins || list.identity == identity);
+    Ok(list.map_or_else(BTreeMap::new, |list| by_row(list.rows)))
 }
 
 impl BadRows for RunBadRows {

@@ -49,6 +49,21 @@ pub struct BadRow {
 }
 
 impl BadRow {
+    /// Fails if `recorded` bad rows are as many as are allowed. The hint names the batch of the row.
+    ///
+    /// # Errors
+    /// [`Error::Row`].
+    pub fn check_limit(&self, allowed: u64, recorded: u64, rows_per_batch: u64) -> Result<()> {
+        if recorded < allowed {
+            return Ok(());
+        }
+        let batch = self.row.row.0 / rows_per_batch;
+        Err(self.refused(format!(
+            "`data.max_bad_rows` allows {allowed} bad rows, and {recorded} are recorded; raise it to continue without the row, \
+             see its batch with `cloze inspect batch {batch}`, or remove its document (`cloze prepare forget`)"
+        )))
+    }
+
     /// Returns the error that ends the stream at this row.
     pub(super) fn refused(&self, fix: String) -> Error {
         Error::Row { row: self.row.to_string(), why: self.why.clone(), fix }

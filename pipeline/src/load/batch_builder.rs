@@ -103,23 +103,10 @@ impl LoadPlan {
     pub(super) fn record_bad_rows(&self, made: &MadeBatch, policy: &RowPolicy) -> Result<()> {
         let Some(bad_rows) = &policy.bad_rows else { return Ok(()) };
         for bad in &made.found {
-            let recorded = bad_rows.count();
-            let allowed = self.max_bad_rows;
-            if recorded >= allowed {
-                let bound = format!("`data.max_bad_rows` allows {allowed} bad rows, and {recorded} are recorded");
-                return Err(bad.refused(self.remedy(bad, &bound)));
-            }
+            bad.check_limit(self.max_bad_rows, bad_rows.count(), self.rows_per_batch)?;
             bad_rows.leave_out(bad)?;
         }
         Ok(())
-    }
-
-    fn remedy(&self, bad: &BadRow, bound: &str) -> String {
-        let batch = bad.row.row.0 / self.rows_per_batch;
-        format!(
-            "{bound}; raise it to continue without the row, see its batch with `cloze inspect batch {batch}`, or \
-             remove its document (`cloze prepare forget`)"
-        )
     }
 }
 

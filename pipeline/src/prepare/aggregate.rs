@@ -16,7 +16,7 @@ use super::part::PartOutcome;
 use super::part_list::{PartList, VersionLists};
 use super::progress::Stages;
 use super::provisional_manifest;
-use super::reject_stats::{reasons, too_many_bad_lines, usual_max};
+use super::reject_stats::{has_reason, reasons, too_many_bad_lines, usual_max};
 use super::text_rules::{self, FilteredDocument};
 use crate::corpus::{Corpus, Piece, RejectReason};
 use crate::{Error, Result};
@@ -196,11 +196,12 @@ impl<'a> Aggregate<'a> {
             }
             let found = if report.rejected.is_empty() { "only empty text".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
-            let has = |reason: RejectReason| report.rejected.contains_key(&reason.to_string());
-            let key = match () {
-                () if has(RejectReason::TooLong) => "max_document_bytes",
-                () if has(RejectReason::MissingField) => "text_field",
-                () => "format",
+            let key = if has_reason(&report.rejected, RejectReason::TooLong) {
+                "max_document_bytes"
+            } else if has_reason(&report.rejected, RejectReason::MissingField) {
+                "text_field"
+            } else {
+                "format"
             };
             return Err(Error::UnusableCorpus(format!(
                 "`{inputs}`: no valid document ({found}); check `prepare.{key}`"

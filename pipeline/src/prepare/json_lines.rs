@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::{ObjectWriter, Store};
 
-use super::listing::length_of_replaceable;
+use super::listing::replaceable;
 use crate::shard::writer::Hashing;
 use crate::{Error, Result};
 
@@ -53,8 +53,8 @@ impl LinesWriter {
 
 /// Whether an object is there as it was written.
 pub(super) fn is_intact(store: &Store, name: &str, blake3: &str) -> Result<bool> {
-    let Some(bytes) = length_of_replaceable(store, name)? else { return Ok(false) };
-    Ok(store.hash(name, bytes)?.to_hex().as_str() == blake3)
+    let Some(found) = replaceable(store.head(name))? else { return Ok(false) };
+    Ok(store.hash(name, found.bytes)?.to_hex().as_str() == blake3)
 }
 
 /// Maximum length of a line that is decoded.

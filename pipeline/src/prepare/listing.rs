@@ -68,22 +68,12 @@ pub(super) fn head_file(store: &Store, name: &str) -> Result<Option<Stat>> {
     found.map_err(|error| if is_no_file(&error) { no_file(&error).into() } else { error.into() })
 }
 
-/// Reads an object that is written again if it is missing. A pipe or a broken link in its place counts as missing: the next
-/// write replaces it.
-pub(super) fn get_replaceable(store: &Store, name: &str) -> Result<Option<Vec<u8>>> {
-    match store.get_with_stat(name) {
-        Ok(found) => Ok(found.map(|(bytes, _)| bytes)),
+/// Returns what the store has found of an object that is written again if it is missing. A pipe or a broken link in its place
+/// counts as missing: the next write replaces it.
+pub(super) fn replaceable<T>(found: io::Result<Option<T>>) -> Result<Option<T>> {
+    match found {
         Err(error) if is_no_file(&error) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Asks the store for the length of an object as of [`get_replaceable`].
-pub(super) fn length_of_replaceable(store: &Store, name: &str) -> Result<Option<u64>> {
-    match store.head(name) {
-        Ok(found) => Ok(found.map(|stat| stat.bytes)),
-        Err(error) if is_no_file(&error) => Ok(None),
-        Err(error) => Err(error.into()),
+        found => Ok(found?),
     }
 }
 

@@ -130,16 +130,17 @@ pub(super) fn too_many_bad_lines<'p>(
     let reasons = reasons(rejected);
     let first = first.collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!("; first {first}") };
-    let longer = if has_too_long(rejected) { "raise `prepare.max_document_bytes` if they are too long, " } else { "" };
-    let is_encoded = rejected.contains_key(&RejectReason::InvalidUtf8.to_string());
+    let is_long = has_reason(rejected, RejectReason::TooLong);
+    let longer = if is_long { "raise `prepare.max_document_bytes` if they are too long, " } else { "" };
+    let is_encoded = has_reason(rejected, RejectReason::InvalidUtf8);
     let encoding = if is_encoded { "set `prepare.encoding` if the text is not UTF-8, " } else { "" };
     let hint = format!("fix the corpus, {encoding}{longer}or raise `prepare.max_bad_lines`");
     format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
 }
 
-/// Whether documents were rejected because of their length.
-fn has_too_long(rejected: &BTreeMap<String, u64>) -> bool {
-    rejected.contains_key(&RejectReason::TooLong.to_string())
+/// Whether documents were rejected or repaired for that reason.
+pub(super) fn has_reason(rejected: &BTreeMap<String, u64>, reason: RejectReason) -> bool {
+    rejected.contains_key(&reason.to_string())
 }
 
 /// Formats reasons with their counts.

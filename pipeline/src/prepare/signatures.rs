@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use store::{ObjectWriter, Store};
 
 use super::json_lines::{LinesReader, LinesWriter, SUFFIX, is_intact};
-use super::listing::{get_replaceable, length_of_replaceable};
+use super::listing::{is_no_file, replaceable};
 use crate::Result;
 use crate::corpus::{Part, PieceEnd};
 
@@ -83,7 +83,7 @@ enum Column {
 impl SignatureRecord {
     /// Reads the record of a part. Returns `None` if it is missing, damaged, or of other settings or another part.
     pub(super) fn read(store: &Store, settings: &str, part: &Part) -> Result<Option<Self>> {
-        let Some(bytes) = get_replaceable(store, &record_name(part))? else { return Ok(None) };
+        let Some((bytes, _)) = replaceable(store.get_with_stat(&record_name(part)))? else { return Ok(None) };
         let record = Self::unseal(&bytes).ok();
         let is_bound = |record: &Self| {
             let pieces = part.pieces.len();
@@ -103,7 +103,7 @@ impl SignatureRecord {
     fn is_intact(&self, store: &Store) -> Result<bool> {
         let name = blob_name(&self.part);
         let bytes = self.count().checked_mul(document_bytes(self.bands));
-        let has_length = length_of_replaceable(store, &name)?.is_some_and(|found| Some(found) == bytes);
+        let has_length = replaceable(store.head(&name))?.is_some_and(|found| Some(found.bytes) == bytes);
         let are_ids_intact =
             || self.ids.as_ref().map_or(Ok(true), |blake3| is_intact(store, &ids_name(&self.part), blake3));
         Ok(has_length && is_intact(store, &name, &self.blake3)? && are_ids_intact()?)
@@ -242,8 +242,10 @@ pub(super) fn is_damaged(store: &Store, settings: &str, part: &Part) -> Result<b
         return Ok(false);
     }
     for name in object_names(part) {
-        if !matches!(store.head(&name), Ok(None)) {
-            return Ok(true);
+        match store.head(&name) {
+            Ok(None) => {}
+            Err(error) if !is_no_file(&error) => return Err(error.into()),
+            Ok(Some(_)) | Err(_) => return Ok(true),
         }
     }
     Ok(false)

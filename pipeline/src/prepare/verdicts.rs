@@ -14,7 +14,7 @@ use store::Store;
 
 use super::config::Settings;
 use super::json_lines::{SUFFIX, is_intact};
-use super::listing::get_replaceable;
+use super::listing::replaceable;
 use super::part_list::{PartList, VersionLists};
 use super::requests::request_all;
 use crate::Result;
@@ -108,7 +108,7 @@ impl PartVerdicts {
 
     /// Reads the verdicts of a part. Returns `None` if they are missing or have changed.
     pub(super) fn read(store: &Store, part: PartId, digest: &str) -> Result<Option<Self>> {
-        let Some(bytes) = get_replaceable(store, &part_name(part))? else { return Ok(None) };
+        let Some((bytes, _)) = replaceable(store.get_with_stat(&part_name(part)))? else { return Ok(None) };
         let is_unchanged = blake3::hash(&bytes).to_hex().as_str() == digest;
         Ok(is_unchanged.then(|| Self::parse(&bytes)))
     }
@@ -137,7 +137,9 @@ impl Sealed for VersionVerdicts {
 impl VersionVerdicts {
     /// Reads the verdicts of a part list. Returns `None` if they are missing, damaged or of another folder.
     pub(super) fn read(store: &Store, settings: &str, dataset_version: DatasetVersion) -> Result<Option<Self>> {
-        let Some(bytes) = get_replaceable(store, &version_name(dataset_version))? else { return Ok(None) };
+        let Some((bytes, _)) = replaceable(store.get_with_stat(&version_name(dataset_version)))? else {
+            return Ok(None);
+        };
         let found = Self::unseal(&bytes).ok();
         Ok(found.filter(|found| found.settings == settings && found.dataset_version == dataset_version))
     }

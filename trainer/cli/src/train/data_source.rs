@@ -53,6 +53,7 @@ pub(super) struct DataSource {
     share: RankShard,
     bad_rows: Arc<dyn BadRows>,
     max_bad_rows: u64,
+    micro_batch_size: u64,
     /// Bad rows of this rank that rank 0 does not know yet.
     found: Vec<BadRow>,
     /// Latency to inject, for the check of a profile.
@@ -97,6 +98,7 @@ impl DataSource {
             share,
             bad_rows: records.bad_rows,
             max_bad_rows: plan.config().data.max_bad_rows,
+            micro_batch_size: plan.train().train.micro_batch_size,
             found: Vec::new(),
             latency_injection: None,
             contention: Contention::default(),
@@ -247,7 +249,8 @@ impl DataSource {
             let theirs = ConsumedRows::from_json(bytes)?;
             rows.extend(theirs.rows);
             for bad in theirs.bad {
-                self.check_bad_row_limit(&bad)?;
+                // Each rank has checked its own rows only.
+                bad.check_limit(self.max_bad_rows, self.bad_rows.count(), self.micro_batch_size)?;
                 self.bad_rows.leave_out(&bad)?;
                 self.remarks.push(left_out(bad));
             }
@@ -255,20 +258,6 @@ impl DataSource {
         rows.sort_by_key(|row| row.row);
         self.exposure().give(rows);
         Ok(())
-    }
-
-    /// Fails if no further bad row is allowed. Each rank has checked its own rows only.
-    fn check_bad_row_limit(&self, bad: &BadRow) -> Result<(), ForeignError> {
-        let allowed = self.max_bad_rows;
-        let recorded = self.bad_rows.count();
-        if recorded < allowed {
-            return Ok(());
-        }
-        let fix = format!(
-            "`data.max_bad_rows` allows {allowed} bad rows, and {recorded} are recorded; remake the shard with `cloze verify \
-             --repair`, or raise the key"
-        );
-        Err(pipeline::Error::Row { row: bad.row.to_string(), why: bad.why.clone(), fix }.into())
     }
 
     /// Reports the first row of a new dataset version among these rows.
