@@ -182,15 +182,9 @@ pub(crate) fn upload_once(tensor: &Tensor, device: Device) -> Tensor {
     tensor.to_device(device)
 }
 
-/// Copies the saved tensor `name` over `target`, in place.
+/// Overwrites `target` by the saved tensor of that name. The error message names the tensor.
 pub(crate) fn overwrite(target: &Tensor, saved: &HostTensors, name: &str, device: Device) -> Result<(), String> {
-    let tensor = saved.get(name).ok_or_else(|| format!("`{name}` is missing"))?;
-    let source = tensor.to_tensor().map_err(|error| format!("`{name}`: {error}"))?;
-    if source.size() != target.size() {
-        return Err(format!("`{name}` is {:?}, this run has {:?}", source.size(), target.size()));
-    }
-    let _guard = tch::no_grad_guard();
-    target.shallow_clone().f_copy_(&upload_once(&source, device)).map_err(|error| format!("`{name}`: {error}"))
+    copy_into(target, &read_saved(saved, name, &target.size())?, name, device)
 }
 
 /// Overwrites `target` by a part of the flat saved tensor, whose shape must be `shape`.
@@ -202,14 +196,41 @@ pub(crate) fn overwrite_part(
     part: &Range<i64>,
     device: Device,
 ) -> Result<(), String> {
+    copy_into(target, &part_of(&read_saved(saved, name, shape)?, part), name, device)
+}
+
+fn read_saved(saved: &HostTensors, name: &str, shape: &[i64]) -> Result<Tensor, String> {
     let tensor = saved.get(name).ok_or_else(|| format!("`{name}` is missing"))?;
     let source = tensor.to_tensor().map_err(|error| format!("`{name}`: {error}"))?;
-    if source.size() != shape {
-        return Err(format!("`{name}` is {:?}, this run has {shape:?}", source.size()));
+    if source.size() == shape {
+        Ok(source)
+    } else {
+        Err(format!("`{name}` is {:?}, this run has {shape:?}", source.size()))
     }
+}
+
+fn copy_into(target: &Tensor, source: &Tensor, name: &str, device: Device) -> Result<(), String> {
     let _guard = tch::no_grad_guard();
-    let values = source.view([-1]).narrow(0, part.start, part.end - part.start);
-    target.shallow_clone().f_copy_(&upload_once(&values, device)).map_err(|error| format!("`{name}`: {error}"))
+    target.shallow_clone().f_copy_(&upload_once(source, device)).map_err(|error| format!("`{name}`: {error}"))
+}
+
+/// Returns a view of a part of the flat tensor.
+pub(crate) fn part_of(tensor: &Tensor, part: &Range<i64>) -> Tensor {
+    tensor.view([-1]).narrow(0, part.start, part.end - part.start)
+}
+
+/// Returns views of the tensors that `flat` has one after the other, from their shapes.
+pub(crate) fn split<'a>(
+    flat: &'a Tensor,
+    shapes: impl IntoIterator<Item = Vec<i64>> + 'a,
+) -> impl Iterator<Item = Tensor> {
+    let mut offset = 0;
+    shapes.into_iter().map(move |shape| {
+        let length = shape.iter().product();
+        let view = flat.narrow(0, offset, length).view(shape.as_slice());
+        offset += length;
+        view
+    })
 }
 
 /// Converts a size to libtorch's type.

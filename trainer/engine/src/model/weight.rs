@@ -109,7 +109,7 @@ impl GradLeaves {
             by(&mut inner).push(leaf.shallow_clone());
             if let Some(watch) = &mut inner.watch {
                 let leaves = Arc::downgrade(&self.0);
-                let hook = Arc::new(move || Self::arrived(&leaves));
+                let hook = Box::new(move || Self::arrived(&leaves));
                 on_gradient(&leaf, hook).expect("it requires a gradient");
                 watch.missing += 1;
             }

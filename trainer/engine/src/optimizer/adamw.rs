@@ -29,7 +29,7 @@ use trainer_plan::optimizer::OptimizerConfig;
 
 use crate::device::native::{AdamWLists, AdamWUpdate, fused_adamw, global_norm, take_gradients};
 use crate::device::precision::{MASTER, WIDE};
-use crate::device::tensors::{HostTensors, overwrite, overwrite_part};
+use crate::device::tensors::{HostTensors, overwrite, overwrite_part, part_of};
 use crate::model::parameters::{Parameter, Parameters};
 
 /// Step number at which `1 − βⁿ` is 1 in float32 for every β in use.
@@ -55,6 +55,8 @@ struct Slot {
     rate_factor: f64,
     // Numbers that this rank updates, of the flat weight. `None`: all.
     part: Option<Range<i64>>,
+    // View of these numbers of the weight.
+    own: Tensor,
     mean: Tensor,
     variance: Tensor,
 }
@@ -62,13 +64,14 @@ struct Slot {
 impl Slot {
     fn new(name: &str, parameter: &Parameter, rate_factor: f64, part: Option<Range<i64>>) -> Self {
         let weight = parameter.tensor.shallow_clone();
-        let moments = || part_of(&weight.detach(), part.as_ref()).zeros_like();
+        let own = own_part(&weight.detach(), part.as_ref());
         Self {
             name: name.to_owned(),
             decays: parameter.decays,
             rate_factor,
-            mean: moments(),
-            variance: moments(),
+            mean: own.zeros_like(),
+            variance: own.zeros_like(),
+            own,
             part,
             weight,
         }
@@ -86,12 +89,8 @@ fn part_for(share: RankShard, numbers: usize) -> Range<i64> {
     bound(rank)..bound(rank + 1)
 }
 
-/// Returns a view of the part of a tensor.
-fn part_of(tensor: &Tensor, part: Option<&Range<i64>>) -> Tensor {
-    match part {
-        Some(part) => tensor.view([-1]).narrow(0, part.start, part.end - part.start),
-        None => tensor.shallow_clone(),
-    }
+fn own_part(tensor: &Tensor, part: Option<&Range<i64>>) -> Tensor {
+    part.map_or_else(|| tensor.shallow_clone(), |part| part_of(tensor, part))
 }
 
 /// Part of a tensor that this rank holds.
@@ -156,7 +155,7 @@ impl AdamW {
         let skip = norm.isfinite().logical_not().to_kind(MASTER);
         let scale = self.scale(&norm);
 
-        let parts = self.parts(gradients);
+        let gradients = self.own_gradients(gradients);
         let _ = self.updates.g_add_scalar_(1.0);
         // The kernel always applies the bias correction; at such a late step the correction is 1.
         let late = (!self.config.bias_correction).then(|| self.updates.full_like(UNCORRECTED));
@@ -168,7 +167,7 @@ impl AdamW {
             for &factor in &self.rate_factors {
                 let lr = lr * factor;
                 let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
-                fused_adamw(&self.lists(&parts, decays, factor), update)?;
+                fused_adamw(&self.lists(&gradients, decays, factor), update)?;
             }
         }
         self.updates -= &skip;
@@ -183,22 +182,22 @@ impl AdamW {
         }
     }
 
-    /// Returns the parts of the weights and gradients that this rank updates; `None` without gradients.
-    fn parts(&self, gradients: &[Option<Tensor>]) -> Vec<Option<[Tensor; 2]>> {
-        let part = |(slot, gradient): (&Slot, &Option<Tensor>)| {
+    /// Returns the parts of the gradients whose weights this rank updates. `None` without gradients.
+    fn own_gradients(&self, gradients: &[Option<Tensor>]) -> Vec<Option<Tensor>> {
+        let own = |(slot, gradient): (&Slot, &Option<Tensor>)| {
             let part = slot.part.as_ref();
-            let gradient = gradient.as_ref().filter(|_| part.is_none_or(|part| !part.is_empty()))?;
-            Some([&slot.weight.detach(), gradient].map(|tensor| part_of(tensor, part)))
+            let gradient = gradient.as_ref().filter(|_| part.is_none_or(|part| !part.is_empty()));
+            gradient.map(|gradient| own_part(gradient, part))
         };
-        self.slots.iter().zip(gradients).map(part).collect()
+        self.slots.iter().zip(gradients).map(own).collect()
     }
 
-    fn lists<'a>(&'a self, parts: &'a [Option<[Tensor; 2]>], decays: bool, rate_factor: f64) -> AdamWLists<'a> {
+    fn lists<'a>(&'a self, gradients: &'a [Option<Tensor>], decays: bool, rate_factor: f64) -> AdamWLists<'a> {
         let mut lists = AdamWLists::default();
-        for (slot, part) in self.slots.iter().zip(parts) {
+        for (slot, gradient) in self.slots.iter().zip(gradients) {
             let is_member = slot.decays == decays && slot.rate_factor.to_bits() == rate_factor.to_bits();
-            if let Some([weight, gradient]) = part.as_ref().filter(|_| is_member) {
-                lists.weights.push(weight);
+            if let Some(gradient) = gradient.as_ref().filter(|_| is_member) {
+                lists.weights.push(&slot.own);
                 lists.gradients.push(gradient);
                 lists.means.push(&slot.mean);
                 lists.variances.push(&slot.variance);
@@ -211,7 +210,7 @@ impl AdamW {
     pub(crate) fn weight_parts(&self) -> impl Iterator<Item = HeldPart> {
         self.slots.iter().filter_map(|slot| {
             let part = slot.part.clone()?;
-            let values = part_of(&slot.weight.detach(), Some(&part));
+            let values = slot.own.shallow_clone();
             Some(HeldPart { name: slot.name.clone(), shape: slot.weight.size(), part, values })
         })
     }

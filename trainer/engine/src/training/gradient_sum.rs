@@ -23,12 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tch::{Kind, Tensor};
 use trainer_plan::Error;
+use trainer_plan::scaling::workload::BUCKET_BYTES;
 
+use crate::device::tensors::split;
 use crate::model::weight::GradReceiver;
 use crate::training::process_group::{PendingReduction, ProcessGroup};
-
-/// Size of a bucket, as in torch's `DistributedDataParallel`.
-const BUCKET_BYTES: usize = 25 << 20;
 
 /// Division of the weights into buckets.
 #[derive(Debug)]
@@ -51,7 +50,7 @@ impl BucketLayout {
         let mut buckets = vec![Vec::new()];
         let mut bytes = 0;
         for at in order {
-            if bytes >= BUCKET_BYTES {
+            if bytes >= BUCKET_BYTES as usize {
                 buckets.push(Vec::new());
                 bytes = 0;
             }
@@ -184,14 +183,8 @@ impl GradientSum {
         for (bucket, Bucket { flat, pending }) in self.layout.buckets.iter().zip(state.started.drain(..)) {
             pending.wait()?;
             let flat = flat.to_kind(Kind::Float);
-            let mut offset = 0;
-            for &at in bucket {
-                let shape = weights[at].size();
-                let length = shape.iter().product();
-                if is_present[at] {
-                    sums[at] = Some(flat.narrow(0, offset, length).view(shape.as_slice()));
-                }
-                offset += length;
+            for (&at, sum) in bucket.iter().zip(split(&flat, bucket.iter().map(|at| weights[*at].size()))) {
+                sums[at] = is_present[at].then_some(sum);
             }
         }
         Ok(sums)

@@ -1,6 +1,7 @@
 //! Trainer whose weights are only read.
 
 use std::sync::Arc;
+
 use tch::Device;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;

@@ -19,15 +19,14 @@ use std::collections::VecDeque;
 
 use tch::{Kind, Tensor};
 use trainer_plan::Error;
+use trainer_plan::scaling::workload::BUCKET_BYTES;
 
 use crate::device::native::copy_all;
-use crate::device::tensors::{HostTensor, HostTensors};
+use crate::device::tensors::{HostTensor, HostTensors, part_of, split};
 use crate::optimizer::adamw::{AdamW, HeldPart};
 use crate::training::process_group::{PendingReduction, ProcessGroup};
 
-/// Size of the tensors that are completed together.
-const GROUP_BYTES: i64 = 25 << 20;
-/// Maximum number of groups on their way.
+/// Maximum number of groups of [`BUCKET_BYTES`] on their way.
 const MAX_PENDING: usize = 2;
 
 /// Gives the updated parts of the weights to all ranks.
@@ -64,7 +63,7 @@ fn complete(
     for part in parts {
         bytes += 4 * part.shape.iter().product::<i64>();
         open.push(part);
-        if bytes >= GROUP_BYTES {
+        if bytes >= i64::from(BUCKET_BYTES) {
             pending.push_back(PendingGroup::start(ranks, what, std::mem::take(&mut open))?);
             bytes = 0;
         }
@@ -91,7 +90,7 @@ impl PendingGroup {
         let whole = |held: &HeldPart| {
             let numbers = held.shape.iter().product::<i64>();
             let flat = Tensor::full([numbers], -0.0, (Kind::Float, held.values.device()));
-            flat.narrow(0, held.part.start, held.part.end - held.part.start).copy_(&held.values);
+            part_of(&flat, &held.part).copy_(&held.values);
             flat
         };
         let flat = Tensor::cat(&parts.iter().map(whole).collect::<Vec<_>>(), 0);
@@ -101,12 +100,8 @@ impl PendingGroup {
 
     fn finish(self, take: &mut impl FnMut(String, Tensor) -> Result<(), Error>) -> Result<(), Error> {
         self.sum.wait()?;
-        let mut offset = 0;
-        for held in self.parts {
-            let length = held.shape.iter().product();
-            take(held.name, self.flat.narrow(0, offset, length).view(held.shape.as_slice()))?;
-            offset += length;
-        }
-        Ok(())
+        let shapes = self.parts.iter().map(|held| held.shape.clone());
+        let wholes: Vec<Tensor> = split(&self.flat, shapes).collect();
+        self.parts.into_iter().zip(wholes).try_for_each(|(held, whole)| take(held.name, whole))
     }
 }

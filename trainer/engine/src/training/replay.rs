@@ -9,9 +9,10 @@
 //! any step, and can compare it with other rows. The result is bit-identical if the run is reproducible: with
 //! `train.deterministic` on a GPU, with the same number of threads on a CPU.
 
+use std::sync::Arc;
+
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
-use std::sync::Arc;
 use store::Store;
 use telemetry::training::LossSpikeReport;
 use trainer_plan::Error;

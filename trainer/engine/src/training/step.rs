@@ -487,10 +487,9 @@ fn check_processor(train: &TrainConfig) -> Result<(), Error> {
     problem.map_or(Ok(()), |problem| Err(Error::Config(problem.message)))
 }
 
-/// Number of threads of libtorch for `train.threads`; 0 stands for all cores.
+/// Number of threads of libtorch for `train.threads`; with 0, the ranks of a host share its cores.
 #[must_use]
-/// Returns the number of threads of libtorch. By default, the ranks of a host share its cores.
-pub(crate) fn threads(configured: usize, host_share: HostShare) -> usize {
+fn threads(configured: usize, host_share: HostShare) -> usize {
     match configured {
         0 => {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

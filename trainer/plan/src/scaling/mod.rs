@@ -237,6 +237,6 @@ impl RankSet {
 
 /// Returns the seconds of the sum of that many bytes in buckets of equal size.
 fn buckets_seconds(links: &Interconnect, ranks: u32, bytes: f64) -> f64 {
-    let buckets = (bytes / BUCKET_BYTES).ceil();
+    let buckets = (bytes / f64::from(BUCKET_BYTES)).ceil();
     if buckets < 1.0 { 0.0 } else { buckets * links.all_reduce_seconds(ranks, bytes / buckets) }
 }

@@ -4,7 +4,7 @@ use crate::run_weights;
 use crate::train_plan::TrainPlan;
 
 /// Bytes of a bucket of gradients, as in torch's `DistributedDataParallel`. A larger weight is a bucket of its size.
-pub(super) const BUCKET_BYTES: f64 = 26_214_400.0;
+pub const BUCKET_BYTES: u32 = 25 << 20;
 
 /// Part of the names of the weights whose gradients are complete last: the backward pass ends with the embeddings.
 const LAST_WEIGHTS: &str = "encoder.embeddings.";
@@ -44,7 +44,7 @@ impl StepWorkload {
             tokens: plan.train.global_batch_size as f64 * f64::from(plan.width),
             weight_bytes: 4.0 * specs.trained() as f64,
             gradient_bytes,
-            last_bucket_bytes: (bytes * last as f64).max(BUCKET_BYTES).min(gradient_bytes),
+            last_bucket_bytes: (bytes * last as f64).max(f64::from(BUCKET_BYTES)).min(gradient_bytes),
             is_sharded: plan.optimizer.shard,
             checkpoint_bytes: plan.checkpoint_bytes(),
             steps_per_checkpoint: plan.checkpoints.every_steps,
@@ -80,7 +80,7 @@ mod tests {
         assert!((halved.gradient_bytes - base.gradient_bytes / 2.0).abs() < 0.5, "{halved:?}");
         assert!((halved.weight_bytes - base.weight_bytes).abs() < 0.5, "{halved:?}");
         let frozen = workload(EncoderConfig { frozen: vec![Frozen::Word], ..EncoderConfig::default() });
-        assert!((frozen.last_bucket_bytes - BUCKET_BYTES).abs() < 0.5, "{frozen:?}");
+        assert!((frozen.last_bucket_bytes - f64::from(BUCKET_BYTES)).abs() < 0.5, "{frozen:?}");
         let small = workload(EncoderConfig { layers: 1, hidden: 16, heads: 1, ..EncoderConfig::default() });
         assert!((small.last_bucket_bytes - small.gradient_bytes).abs() < 0.5, "all fits into one bucket: {small:?}");
     }

@@ -179,13 +179,15 @@ struct GlooHandle(NonNull<c_void>);
 unsafe impl Send for GlooHandle {}
 
 impl GlooGroup {
-    /// Connects all ranks. The time limits are those of the connection and of each operation. `address` is an address of this host; c10d chooses one if it is `None`.
+    /// Connects all ranks. `address` is an address of this host; c10d chooses one if it is `None`. `timeout` limits the
+    /// connection, `operation_timeout` each operation.
     pub(crate) fn connect(
         store: &KeyStore,
         address: Option<&str>,
         rank: u32,
         world_size: u32,
-        [timeout, of_operations]: [Duration; 2],
+        timeout: Duration,
+        operation_timeout: Duration,
     ) -> Result<Self, Error> {
         let address = address.map(c_string).transpose()?;
         let address = address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr());
@@ -199,7 +201,7 @@ impl GlooGroup {
                 rank,
                 size,
                 milliseconds(timeout),
-                milliseconds(of_operations),
+                milliseconds(operation_timeout),
                 &raw mut group,
             )
         })?;

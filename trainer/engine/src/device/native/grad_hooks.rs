@@ -1,7 +1,6 @@
 //! Callbacks of a backward pass: safe wrapper of `native/grad_hooks.cpp`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use tch::Tensor;
 use trainer_plan::Error;
@@ -15,12 +14,12 @@ unsafe extern "C" {
 }
 
 /// Function that a backward pass calls, on a thread of libtorch. A panic ends the process.
-pub(crate) type GradHook = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type GradHook = Box<dyn Fn() + Send + Sync>;
 
 /// Calls `hook` each time that a backward pass has added to the gradient of `leaf`. Replaces an earlier hook of the leaf, which
 /// owns it.
 pub(crate) fn on_gradient(leaf: &Tensor, hook: GradHook) -> Result<(), Error> {
-    // A thin pointer to the two words of the `Arc`.
+    // A thin pointer to the two words of the hook.
     let context = Box::into_raw(Box::new(hook)).cast::<c_void>();
     // SAFETY: a borrowed handle; the other side owns the context, and passes it to `release` once.
     check(unsafe { cloze_on_gradient(leaf.as_ptr().cast(), call, release, context) })
@@ -39,6 +38,7 @@ extern "C" fn release(context: *const c_void) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tch::{Device, Kind};
@@ -50,7 +50,7 @@ mod tests {
         let calls = Arc::new(AtomicUsize::new(0));
         let leaf = Tensor::ones([2], (Kind::Float, Device::Cpu)).set_requires_grad(true);
         let held = Arc::clone(&calls);
-        let hook: GradHook = Arc::new(move || {
+        let hook: GradHook = Box::new(move || {
             held.fetch_add(1, Ordering::Relaxed);
         });
         on_gradient(&leaf, hook).expect("a leaf");
@@ -68,7 +68,7 @@ mod tests {
         let frozen = Tensor::ones([2], (Kind::Float, Device::Cpu));
         let owner = Arc::new(());
         let held = Arc::clone(&owner);
-        let hook: GradHook = Arc::new(move || drop(Arc::clone(&held)));
+        let hook: GradHook = Box::new(move || drop(Arc::clone(&held)));
         let error = on_gradient(&frozen, hook).expect_err("it has no gradient").to_string();
         assert!(error.contains("requires a gradient"), "{error}");
         assert_eq!(Arc::strong_count(&owner), 1, "released");

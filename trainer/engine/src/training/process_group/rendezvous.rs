@@ -81,10 +81,10 @@ pub(super) fn join(launch: &Launch, limits: Limits) -> Result<Joined, Error> {
     announce(launch, &store, route)?;
     wait_for_all(launch, &store, deadline)?;
     let own = own_address(&store, route)?;
-    let connecting = deadline.left().max(ATTEMPT);
+    let timeout = deadline.left().max(ATTEMPT);
     // The caller of an operation notices its end; this limit is for those whose caller has failed.
-    let timeouts = [connecting, limits.total.unwrap_or(MAX_TIMEOUT)];
-    let group = GlooGroup::connect(&store, own.as_deref(), launch.rank, launch.world_size, timeouts);
+    let of_operations = limits.total.unwrap_or(MAX_TIMEOUT);
+    let group = GlooGroup::connect(&store, own.as_deref(), launch.rank, launch.world_size, timeout, of_operations);
     let group = group.map_err(|problem| {
         let own = own.as_deref().unwrap_or(INTERFACE);
         error(format!("{} cannot connect to the other ranks from {own}: {problem}", launch.share()))

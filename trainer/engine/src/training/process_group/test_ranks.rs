@@ -1,13 +1,66 @@
 //! Ranks on threads, for tests.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use schemas::RankShard;
+use tch::Tensor;
+use trainer_plan::Error;
 use trainer_plan::launch::Launch;
+use trainer_plan::stop_request::StopRequest;
 
-use super::ProcessGroup;
 use super::c10d::C10dGroup;
+use super::{PendingReduction, ProcessGroup};
 use crate::device::native::c10d::{KeyStore, StoreAddress};
+
+/// Process group that counts the calls of `stop` and changes sums; all else is that of another group.
+#[derive(Debug)]
+pub(crate) struct AlteredGroup {
+    /// The other group.
+    pub(crate) group: Arc<dyn ProcessGroup>,
+    /// Changes the sums that this rank gets.
+    pub(crate) alter_sums: fn(&mut [f64]),
+    /// Number of calls of `stop`.
+    pub(crate) stops: AtomicUsize,
+}
+
+impl ProcessGroup for AlteredGroup {
+    fn share(&self) -> RankShard {
+        self.group.share()
+    }
+
+    fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.group.gather(what, own)
+    }
+
+    fn broadcast(&self, what: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
+        self.group.broadcast(what, own)
+    }
+
+    fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+        self.group.all_reduce(what, tensor)
+    }
+
+    fn abort(&self, reason: &str) {
+        self.group.abort(reason);
+    }
+
+    fn finish(&self) -> Result<(), Error> {
+        self.group.finish()
+    }
+
+    fn sum(&self, counts: &mut [f64]) -> Result<(), Error> {
+        self.group.sum(counts)?;
+        (self.alter_sums)(counts);
+        Ok(())
+    }
+
+    fn stop(&self, own: Option<StopRequest>) -> Result<Option<StopRequest>, Error> {
+        self.stops.fetch_add(1, Ordering::SeqCst);
+        self.group.stop(own)
+    }
+}
 
 /// Limit of tests that must not reach it.
 pub(crate) const NO_LIMIT: Option<Duration> = None;

@@ -4,8 +4,7 @@ mod guarding;
 mod memory;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use store::{FaultConfig, Log, MemoryBackend};
 use telemetry::training::{CheckpointReport, StopReason};
@@ -15,8 +14,7 @@ use trainer_plan::config::CheckpointConfig;
 
 use super::*;
 use crate::testing;
-use crate::training::checkpoint;
-use crate::training::checkpoint::CheckpointPolicy;
+use crate::training::checkpoint::{self, CheckpointPolicy};
 use crate::training::interfaces::ValidationScorer;
 use crate::training::process_group::SingleProcess;
 

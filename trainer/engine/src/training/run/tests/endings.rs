@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use schemas::RankShard;
-use tch::Tensor;
 use trainer_plan::config::EarlyStopConfig;
 
 use super::*;
-use crate::training::process_group::PendingReduction;
+use crate::training::process_group::test_ranks::AlteredGroup;
 
 /// Asserts that a run that fails by `trouble` saves all completed steps, and that the resumed run ends as a run without
 /// faults.
@@ -71,41 +69,6 @@ fn a_diverging_run_names_the_step_and_does_not_save_it() {
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, last);
 }
 
-/// Process group that counts the calls of `stop`.
-#[derive(Debug)]
-struct Counting(Arc<AtomicUsize>);
-
-impl ProcessGroup for Counting {
-    fn share(&self) -> RankShard {
-        SingleProcess.share()
-    }
-
-    fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        SingleProcess.gather(what, own)
-    }
-
-    fn broadcast(&self, what: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
-        SingleProcess.broadcast(what, own)
-    }
-
-    fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
-        SingleProcess.all_reduce(what, tensor)
-    }
-
-    fn abort(&self, reason: &str) {
-        SingleProcess.abort(reason);
-    }
-
-    fn finish(&self) -> Result<(), Error> {
-        SingleProcess.finish()
-    }
-
-    fn stop(&self, own: Option<StopRequest>) -> Result<Option<StopRequest>, Error> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        SingleProcess.stop(own)
-    }
-}
-
 /// Ranks with different numbers of calls would wait for each other forever.
 #[test]
 fn ranks_agree_on_a_stop_once_per_step_and_validation() {
@@ -113,12 +76,12 @@ fn ranks_agree_on_a_stop_once_per_step_and_validation() {
     let calls = |global_batch_size: u64, trouble: ApiError| {
         let mut request = testing::request();
         request.train.global_batch_size = global_batch_size;
-        let count = Arc::new(AtomicUsize::new(0));
-        let ranks = Arc::new(Counting(Arc::clone(&count)));
-        let outcome = train_among(&calm(), &testing::checked(request), trouble, ranks)
+        let group = Arc::new(SingleProcess);
+        let ranks = Arc::new(AlteredGroup { group, alter_sums: |_| (), stops: AtomicUsize::new(0) });
+        let outcome = train_among(&calm(), &testing::checked(request), trouble, Arc::clone(&ranks) as _)
             .outcome
             .expect("the run ends without an error");
-        (count.load(Ordering::SeqCst), outcome)
+        (ranks.stops.load(Ordering::SeqCst), outcome)
     };
     // Twelve steps and three validations.
     assert_eq!(calls(4, ApiError::default()).0, 15);

@@ -1,14 +1,13 @@
 //! Several ranks learn what one learns.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemas::RankShard;
 use trainer_plan::schedule::ScheduleKind;
 
 use super::*;
 use crate::device::tensors::{HostTensor, HostTensors};
-use crate::training::process_group::PendingReduction;
-use crate::training::process_group::test_ranks::{NO_LIMIT, on_shared_ranks};
+use crate::training::process_group::test_ranks::{AlteredGroup, NO_LIMIT, on_shared_ranks};
 
 const WARMUP: u64 = 4;
 const STEPS: u64 = WARMUP + 50;
@@ -95,29 +94,30 @@ fn learn_among(world_size: u32, request: &TrainRequest) -> Learned {
     first
 }
 
-/// Euclidean norm of the difference of two lists.
-fn distance(one: &HostTensors, other: &HostTensors) -> f64 {
-    assert!(one.keys().eq(other.keys()));
-    let squares = one.iter().map(|(name, tensor)| {
-        let [one, other] = [tensor, &other[name]].map(|it| it.to_tensor().expect("float32").to_kind(Kind::Double));
-        f64::try_from(&(one - other).square().sum(Kind::Double)).expect("a number")
-    });
+/// Euclidean norm of a list.
+fn norm(tensors: impl Iterator<Item = Tensor>) -> f64 {
+    let squares = tensors.map(|it| f64::try_from(&it.square().sum(Kind::Double)).expect("a number"));
     squares.sum::<f64>().sqrt()
 }
 
-fn norm(tensors: &HostTensors) -> f64 {
-    let zeros = tensors.iter().map(|(name, tensor)| {
-        let zeros = tensor.to_tensor().expect("float32").zeros_like();
-        (name.clone(), HostTensor::copy_of(&zeros).expect("float32"))
-    });
-    distance(tensors, &zeros.collect())
+fn doubles(tensors: &HostTensors) -> impl Iterator<Item = Tensor> {
+    tensors.values().map(|tensor| tensor.to_tensor().expect("float32").to_kind(Kind::Double))
+}
+
+/// Euclidean norm of the difference of two lists.
+fn distance(one: &HostTensors, other: &HostTensors) -> f64 {
+    assert!(one.keys().eq(other.keys()));
+    norm(doubles(one).zip(doubles(other)).map(|(one, other)| one - other))
 }
 
 /// Returns the differences of the first gradient, and of the weights after 50 steps past the warm-up, relative to the
 /// gradient and to the update.
 fn differences(one: &Learned, other: &Learned) -> [f64; 2] {
     let update = distance(&one.weights[0], &one.weights[1]);
-    [distance(&one.first, &other.first) / norm(&one.first), distance(&one.weights[1], &other.weights[1]) / update]
+    [
+        distance(&one.first, &other.first) / norm(doubles(&one.first)),
+        distance(&one.weights[1], &other.weights[1]) / update,
+    ]
 }
 
 #[test]
@@ -171,43 +171,9 @@ fn sums_in_bfloat16_are_close() {
     assert!(gradient > 1e-5 && gradient < 1e-2, "{gradient}");
 }
 
-/// Process group of which one rank counts twice the terms.
-#[derive(Debug)]
-struct Miscounting(Arc<dyn ProcessGroup>);
-
-impl ProcessGroup for Miscounting {
-    fn share(&self) -> RankShard {
-        self.0.share()
-    }
-
-    fn gather(&self, what: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        self.0.gather(what, own)
-    }
-
-    fn broadcast(&self, what: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
-        self.0.broadcast(what, own)
-    }
-
-    fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
-        self.0.all_reduce(what, tensor)
-    }
-
-    fn abort(&self, reason: &str) {
-        self.0.abort(reason);
-    }
-
-    fn finish(&self) -> Result<(), Error> {
-        self.0.finish()
-    }
-
-    fn sum(&self, counts: &mut [f64]) -> Result<(), Error> {
-        self.0.sum(counts)?;
-        if !self.share().is_first() {
-            for count in counts {
-                *count *= 2.0;
-            }
-        }
-        Ok(())
+fn double(counts: &mut [f64]) {
+    for count in counts {
+        *count *= 2.0;
     }
 }
 
@@ -217,7 +183,10 @@ fn a_wrong_count_on_one_rank_is_seen() {
     let request = request();
     let alone = learn(&request, Arc::new(SingleProcess));
     let wrong = request.clone();
-    let mut all = on_shared_ranks(2, NO_LIMIT, move |_, ranks| learn(&wrong, Arc::new(Miscounting(ranks))));
+    let mut all = on_shared_ranks(2, NO_LIMIT, move |rank, group| {
+        let alter_sums: fn(&mut [f64]) = if rank == 1 { double } else { |_| () };
+        learn(&wrong, Arc::new(AlteredGroup { group, alter_sums, stops: AtomicUsize::new(0) }))
+    });
     let [gradient, weights] = differences(&alone, &all.swap_remove(0));
     assert!(gradient > 1e-3 && weights > 1e-2, "{gradient}, {weights}");
 }
