@@ -122,17 +122,18 @@ int cloze_store_add(Store* store, const char* key, int64_t amount, int64_t* sum)
 
 void cloze_store_free(Store* store) { delete store; }
 
-// Connects all ranks by Gloo. `address` is an address of this host. If it is null, c10d chooses: the interface that
+// Connects the processes that share `prefix` in the store by Gloo. `address` is an address of this host. If it is null, c10d chooses: the interface that
 // GLOO_SOCKET_IFNAME names, or the address of the host's name.
-int cloze_gloo_connect(const Store* store, const char* address, int rank, int size, int64_t timeout_ms,
-                       int64_t operation_timeout_ms, Group** group) {
+int cloze_gloo_connect(const Store* store, const char* prefix, const char* address, int rank, int size,
+                       int64_t timeout_ms, int64_t operation_timeout_ms, Group** group) {
   return guarded([&] {
     auto options = address ? c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout_ms))
                            : c10d::ProcessGroupGloo::Options::create_default(Milliseconds(timeout_ms));
     if (address) options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
     auto made = std::make_unique<Group>();
     made->operation_timeout = Milliseconds(operation_timeout_ms);
-    made->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store->keys, rank, size, options);
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>(prefix, store->keys);
+    made->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, rank, size, options);
     *group = made.release();
   });
 }

@@ -11,6 +11,7 @@ mod c10d;
 mod device_operations;
 mod failure;
 mod frame;
+mod grid;
 mod link;
 mod monitor;
 mod rendezvous;
@@ -149,25 +150,6 @@ impl dyn ProcessGroup + '_ {
             .map_err(|error| Error::Foreign(format!("{what} cannot be sent to the other ranks: {error}").into()))?;
         self.broadcast(what, &bytes)?;
         decided
-    }
-}
-
-impl dyn ProcessGroup + '_ {
-    /// Runs `work` on rank 0, which may change files, then on the other ranks. Returns its result of this rank.
-    ///
-    /// # Errors
-    /// On every rank, if the work of rank 0 fails.
-    pub fn first_then_all<T>(
-        &self,
-        what: &'static str,
-        mut work: impl FnMut() -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut first = None;
-        self.decide(what, || {
-            first = Some(work()?);
-            Ok(())
-        })?;
-        first.map_or_else(work, Ok)
     }
 }
 

@@ -10,6 +10,8 @@
 //!
 //! The fastest of them is used.
 //!
+//! Hosts exchange short contents along the axes of a grid of ranks, each axis in a ring.
+//!
 //! # Reference
 //! Ring: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations". Trees: Sanders
 //! et al. 2009, "Two-tree algorithms for full bandwidth broadcast, reduction and scan".
@@ -76,6 +78,37 @@ impl Interconnect {
     }
 }
 
+/// Ranks from which on a grid has more than one axis.
+const GRID_MIN: u32 = 8;
+
+/// Returns the lengths of the axes of the grid that exchanges between hosts run along: the prime factors of the number of
+/// ranks. Few ranks have one axis.
+#[must_use]
+pub fn grid_axes(ranks: u32) -> Vec<u32> {
+    if ranks < GRID_MIN {
+        return vec![ranks];
+    }
+    let mut axes = Vec::new();
+    let mut rest = ranks;
+    let mut factor = 2;
+    while factor * factor <= rest {
+        if rest.is_multiple_of(factor) {
+            axes.push(factor);
+            rest /= factor;
+        } else {
+            factor += 1;
+        }
+    }
+    axes.push(rest);
+    axes
+}
+
+/// Returns the number of messages that follow each other in an exchange between hosts.
+#[must_use]
+pub(super) fn exchange_messages(ranks: u32) -> u32 {
+    grid_axes(ranks).into_iter().map(|length| length - 1).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +133,20 @@ mod tests {
         assert_near(LINK.tree_seconds(1024, 100e6), 0.200 + 0.020);
         assert_near(LINK.tree_seconds(1000, 100e6), 0.220);
         assert_near(LINK.tree_seconds(1, 100e6), 0.0);
+    }
+
+    #[test]
+    fn exchanges_run_along_prime_factors() {
+        for (ranks, axes, messages) in [
+            (1, vec![1], 0),
+            (4, vec![4], 3),
+            (12, vec![2, 2, 3], 4),
+            (1009, vec![1009], 1008),
+            (1024, vec![2; 10], 10),
+            (u32::MAX, vec![3, 5, 17, 257, 65537], 65814),
+        ] {
+            assert_eq!((grid_axes(ranks), exchange_messages(ranks)), (axes, messages));
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ unsafe extern "C" {
     fn cloze_store_free(store: *mut c_void);
     fn cloze_gloo_connect(
         store: *const c_void,
+        prefix: *const c_char,
         address: *const c_char,
         rank: c_int,
         size: c_int,
@@ -166,11 +167,25 @@ impl Drop for KeyStore {
     }
 }
 
-/// Connections between all ranks, for tensors in host memory (`c10d::ProcessGroupGloo`).
+/// Place of a rank among those that connect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupPlace<'a> {
+    /// Prefix of the keys of the group in the store.
+    pub prefix: &'a str,
+    /// Number of the rank in the group.
+    pub rank: u32,
+    /// Number of ranks of the group.
+    pub ranks: u32,
+}
+
+/// Connections between ranks, for tensors in host memory (`c10d::ProcessGroupGloo`).
 ///
-/// All ranks must start the same operations in the same order. The drop waits for operations that have started.
+/// All of its ranks must start the same operations in the same order. The drop waits for operations that have started.
 #[derive(Debug)]
-pub(crate) struct GlooGroup(Mutex<GlooHandle>);
+pub(crate) struct GlooGroup {
+    handle: Mutex<GlooHandle>,
+    ranks: u32,
+}
 
 #[derive(Debug)]
 struct GlooHandle(NonNull<c_void>);
@@ -179,24 +194,25 @@ struct GlooHandle(NonNull<c_void>);
 unsafe impl Send for GlooHandle {}
 
 impl GlooGroup {
-    /// Connects all ranks. `address` is an address of this host; c10d chooses one if it is `None`. `timeout` limits the
+    /// Connects the ranks of a group. `address` is an address of this host; c10d chooses one if it is `None`. `timeout` limits the
     /// connection, `operation_timeout` each operation.
     pub(crate) fn connect(
         store: &KeyStore,
+        place: GroupPlace<'_>,
         address: Option<&str>,
-        rank: u32,
-        world_size: u32,
         timeout: Duration,
         operation_timeout: Duration,
     ) -> Result<Self, Error> {
         let address = address.map(c_string).transpose()?;
         let address = address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr());
-        let [rank, size] = [rank, world_size].map(|it| c_int::try_from(it).expect("ranks are limited"));
+        let prefix = c_string(place.prefix)?;
+        let [rank, size] = [place.rank, place.ranks].map(|it| c_int::try_from(it).expect("ranks are limited"));
         let mut group = std::ptr::null_mut();
-        // SAFETY: an owned handle and a C string or null; on success `group` is a new handle.
+        // SAFETY: an owned handle, a C string, and a C string or null; on success `group` is a new handle.
         check(unsafe {
             cloze_gloo_connect(
                 store.0.as_ptr(),
+                prefix.as_ptr(),
                 address,
                 rank,
                 size,
@@ -205,11 +221,12 @@ impl GlooGroup {
                 &raw mut group,
             )
         })?;
-        Ok(Self(Mutex::new(GlooHandle(NonNull::new(group).expect("a success returns a handle")))))
+        let handle = Mutex::new(GlooHandle(NonNull::new(group).expect("a success returns a handle")));
+        Ok(Self { handle, ranks: place.ranks })
     }
 
     fn lock(&self) -> MutexGuard<'_, GlooHandle> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to replace `tensor` by its sum over all ranks. It must not be used before the end of the operation.
@@ -222,9 +239,9 @@ impl GlooGroup {
     }
 
     /// Starts to collect the `own` bytes of all ranks, as many from each, in the order of the ranks.
-    pub(crate) fn all_gather(&self, own: &[u8], world_size: u32) -> Result<(Work, Tensor), Error> {
+    pub(crate) fn all_gather(&self, own: &[u8]) -> Result<(Work, Tensor), Error> {
         let input = Tensor::from_slice(own);
-        let size = own.len() * world_size as usize;
+        let size = own.len() * self.ranks as usize;
         let output =
             Tensor::zeros([i64::try_from(size).expect("lengths are limited")], (tch::Kind::Uint8, Device::Cpu));
         let group = self.lock();

@@ -13,6 +13,7 @@ use trainer_plan::launch::Launch;
 use super::device_operations::DeviceOperations;
 use super::failure::{Cause, error, reason};
 use super::frame::{self, Exchange, Frame};
+use super::grid::Connections;
 use super::link::{Link, Operation};
 use super::monitor::{EndGuard, Monitor};
 use super::rendezvous::{self, Joined};
@@ -42,7 +43,7 @@ pub(super) struct C10dGroup {
     world_size: u32,
     link: Link,
     // Its drop waits for operations that have started, so it is not dropped after a failure.
-    group: Option<GlooGroup>,
+    connections: Option<Connections>,
     has_finished: AtomicBool,
 }
 
@@ -56,12 +57,12 @@ impl C10dGroup {
         let of_thread = launch.clone();
         let thread = runtime::spawn("process-group", move || {
             let _end = EndGuard(Arc::clone(&shared));
-            let (store, group) = match rendezvous::join(&of_thread, limits) {
-                Ok(Joined { store, group }) => (store, group),
+            let (store, connections) = match rendezvous::join(&of_thread, limits) {
+                Ok(Joined { store, connections }) => (store, connections),
                 Err(problem) => return drop(sender.send(Err(problem))),
             };
             // Without a receiver, the group has ended.
-            if sender.send(Ok(group)).is_ok() {
+            if sender.send(Ok(connections)).is_ok() {
                 Monitor::new(shared, store, &of_thread, limits).watch();
             }
         });
@@ -71,10 +72,10 @@ impl C10dGroup {
             None => receiver.recv().map_err(RecvTimeoutError::from),
         };
         let silent = |_| error(format!("{} cannot join the others: {} does not answer", launch.share(), link.store));
-        let group = Some(joined.map_err(silent)??);
+        let connections = Some(joined.map_err(silent)??);
         let has_finished = AtomicBool::new(false);
         let host_share = HostShare { rank: launch.local_rank, ranks: launch.local_world_size.unwrap_or(1).max(1) };
-        Ok(Self { share: launch.share(), host_share, world_size: launch.world_size, link, group, has_finished })
+        Ok(Self { share: launch.share(), host_share, world_size: launch.world_size, link, connections, has_finished })
     }
 
     /// Returns the operations of the CUDA device. The first call connects the devices of all ranks by NCCL.
@@ -100,8 +101,12 @@ impl C10dGroup {
         Ok(self.link.shared.device.get_or_init(|| DeviceOperations::new(group)))
     }
 
+    fn connections(&self) -> &Connections {
+        self.connections.as_ref().expect("only the drop takes it")
+    }
+
     fn group(&self) -> &GlooGroup {
-        self.group.as_ref().expect("only the drop takes it")
+        &self.connections().all
     }
 
     /// Exchanges the contents of all ranks, as far as they fit into frames. Returns the frames.
@@ -112,9 +117,8 @@ impl C10dGroup {
         }
         let operation = self.link.start(exchange.of(what))?;
         let own = frame::encode(operation.number, exchange, what, contents);
-        let (work, frames) = self.group().all_gather(&own, self.world_size)?;
-        self.link.wait(&work, &operation)?;
-        Ok((operation, bytes_of(&frames)?))
+        let frames = self.connections().all_gather(&own, &self.link, &operation)?;
+        Ok((operation, frames))
     }
 }
 
@@ -136,9 +140,7 @@ impl ProcessGroup for C10dGroup {
         }
         let mut padded = own.to_vec();
         padded.resize(longest, 0);
-        let (work, all) = self.group().all_gather(&padded, self.world_size)?;
-        self.link.wait(&work, &operation)?;
-        let all = bytes_of(&all)?;
+        let all = self.connections().all_gather(&padded, &self.link, &operation)?;
         Ok(all.chunks(longest).zip(&frames).map(|(bytes, frame)| bytes[..frame.length].to_vec()).collect())
     }
 
@@ -197,7 +199,7 @@ impl Drop for C10dGroup {
             if self.link.shared.verdict().is_none() {
                 self.abort("it stopped before the end of the run; the cause is in its log");
             }
-            std::mem::forget(self.group.take());
+            std::mem::forget(self.connections.take());
             self.link.shared.device.get().into_iter().for_each(DeviceOperations::abort);
         }
         self.link.shared.close(grace);

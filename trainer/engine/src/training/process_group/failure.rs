@@ -153,10 +153,10 @@ fn shortened(message: &str) -> String {
     message.lines().next().unwrap_or_default().chars().take(MAX_MESSAGE).collect()
 }
 
-/// Returns the message of an operation without Gloo's place in its source.
+/// Returns the first line of the message of c10d, without Gloo's place in its source. The rest is a C++ backtrace.
 pub(super) fn reason(problem: &Error) -> String {
     let message = match problem {
-        Error::Native(message) => message.clone(),
+        Error::Native(message) => shortened(message),
         other => other.to_string(),
     };
     match message.strip_prefix("[/").and_then(|message| message.split_once("] ")) {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use trainer_plan::Error;
 use trainer_plan::launch::Launch;
 
-use super::failure::{error, short_list};
+use super::failure::{error, reason, short_list};
+use super::grid::Connections;
 use super::shared::{Limits, MAX_TIMEOUT};
-use crate::device::native::c10d::{GlooGroup, KeyStore, StoreAddress};
+use crate::device::native::c10d::{GlooGroup, GroupPlace, KeyStore, StoreAddress};
 
 /// Interval between two attempts.
 const POLL: Duration = Duration::from_millis(50);
@@ -27,8 +28,8 @@ const INTERFACE: &str = "GLOO_SOCKET_IFNAME";
 pub(super) struct Joined {
     /// Store of the run.
     pub store: KeyStore,
-    /// Connections to all ranks.
-    pub group: GlooGroup,
+    /// Connections to the other ranks.
+    pub connections: Connections,
 }
 
 /// Own address and the address of the store on one connection between the two.
@@ -69,6 +70,18 @@ pub(super) fn place(launch: &Launch) -> String {
 /// Connects this rank to all others within the limit.
 pub(super) fn join(launch: &Launch, limits: Limits) -> Result<Joined, Error> {
     let deadline = Deadline { begun: Instant::now(), limit: limits.total };
+    join_until(launch, limits, deadline).map_err(|problem| match problem {
+        Error::Native(_) => error(format!(
+            "{} lost {} while the ranks joined ({}): check the log of its server, and that no other program uses the port",
+            launch.share(),
+            place(launch),
+            reason(&problem)
+        )),
+        other => other,
+    })
+}
+
+fn join_until(launch: &Launch, limits: Limits, deadline: Deadline) -> Result<Joined, Error> {
     let address = StoreAddress { host: &launch.master_addr, port: launch.master_port, prefix: &launch.key_prefix };
     let (store, route) = if is_server(launch) {
         let store = KeyStore::open(address, true, deadline.left()).map_err(|problem| not_served(launch, &problem))?;
@@ -84,12 +97,12 @@ pub(super) fn join(launch: &Launch, limits: Limits) -> Result<Joined, Error> {
     let timeout = deadline.left().max(ATTEMPT);
     // The caller of an operation notices its end; this limit is for those whose caller has failed.
     let of_operations = limits.total.unwrap_or(MAX_TIMEOUT);
-    let group = GlooGroup::connect(&store, own.as_deref(), launch.rank, launch.world_size, timeout, of_operations);
-    let group = group.map_err(|problem| {
+    let connect = |place: GroupPlace<'_>| GlooGroup::connect(&store, place, own.as_deref(), timeout, of_operations);
+    let connections = Connections::new(launch.rank, launch.world_size, connect).map_err(|problem| {
         let own = own.as_deref().unwrap_or(INTERFACE);
-        error(format!("{} cannot connect to the other ranks from {own}: {problem}", launch.share()))
+        error(format!("{} cannot connect to the other ranks from {own}: {}", launch.share(), reason(&problem)))
     })?;
-    Ok(Joined { store, group })
+    Ok(Joined { store, connections })
 }
 
 fn not_served(launch: &Launch, problem: &Error) -> Error {

@@ -18,7 +18,8 @@ fn one_process_keeps_the_contract() {
 
 #[test]
 fn ranks_over_c10d_keep_the_contract() {
-    for world_size in 1..=3 {
+    // The last number has three axes.
+    for world_size in [1, 2, 3, 12] {
         on_ranks(world_size, NO_LIMIT, |rank, group| assert_keeps_contract(rank, group, Device::Cpu));
     }
 }

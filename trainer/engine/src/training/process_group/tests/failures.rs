@@ -124,3 +124,15 @@ fn a_store_that_is_not_served_is_named() {
         format!("rank 1 of 2 does not reach the store at 127.0.0.1:{port} (served by torchrun) within 1 s (");
     assert!(error.starts_with(&expected) && error.contains("check MASTER_ADDR and MASTER_PORT"), "{error}");
 }
+
+#[test]
+fn a_port_of_another_program_is_named() {
+    let other = std::net::TcpListener::bind((LOOPBACK, 0)).expect("a free port");
+    let port = other.local_addr().expect("bound").port();
+    let store = serve();
+    let alone = Launch { master_port: port, ..launch(1, 2, &store) };
+    runtime::spawn("other", move || other.incoming().for_each(drop)).expect("a thread");
+    let error = text(C10dGroup::join(&alone, Some(Duration::from_secs(2))));
+    let store = format!("the store at 127.0.0.1:{port} (served by torchrun)");
+    assert!(error.starts_with("rank 1 of 2 ") && error.contains(&store) && !error.contains('\n'), "{error}");
+}
