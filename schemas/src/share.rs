@@ -52,6 +52,11 @@ impl RankShard {
         own.saturating_mul(u64::from(self.ranks)).saturating_add(u64::from(self.rank))
     }
 
+    /// Returns this rank's items among those of consecutive micro-batches of the stream, from the first of a step.
+    pub fn select<T: IntoIterator>(self, items: T) -> impl Iterator<Item = T::Item> {
+        items.into_iter().skip(self.rank as usize).step_by(self.ranks as usize)
+    }
+
     /// Returns this rank's number of micro-batches among the stream's first `all`.
     #[must_use]
     pub fn of(self, all: u64) -> u64 {

@@ -55,7 +55,7 @@ pub(super) fn training(parsed: &mut Parsed) {
         );
     }
     for (name, objective) in &parsed.config.training.objectives {
-        if copies > 1 && objective.batch_coupled() && parsed.config.training.loss.contains_key(name) {
+        if copies > 1 && objective.contrasted_rows().is_some() && parsed.config.training.loss.contains_key(name) {
             let message = format!("objective `{name}` would contrast a row with its own copies");
             let problem = parsed.source.mistake("data.copies_per_sample", message);
             found.push(problem.hint("set `data.copies_per_sample = 1`, or leave the objective out of `[loss]`"));

@@ -6,6 +6,7 @@ use telemetry::quantities::{bytes, count};
 use telemetry::quantities::{estimate, short};
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::networks::{AnyNetwork, MAIN};
+use trainer_plan::objectives::RowSet;
 use trainer_plan::request::ActiveObjective;
 
 use super::training::export_choice;
@@ -193,8 +194,8 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     for ActiveObjective { name, objective, .. } in train.active() {
         let reads = objective.reads();
         let views: Vec<&str> = reads.passes.iter().map(|pass| pass.view.as_str()).collect();
-        let coupled =
-            if objective.batch_coupled() { "; contrasts the rows of a micro-batch with each other" } else { "" };
+        let contrast = |rows: RowSet| format!("; contrasts the rows of a {} with each other", rows.name());
+        let coupled = objective.contrasted_rows().map(contrast).unwrap_or_default();
         lines.push(format!("           {name}: {} on {}{coupled}", objective.kind(), views.join(", ")));
     }
     let spare = (encoder.max_positions > train.width)

@@ -9,7 +9,7 @@ use pipeline::load::{LoadPlan, RowOrder, SourceFacts};
 use pipeline::mixture::PERIOD;
 use toml::{Table, Value};
 use trainer_plan::identity::Identity;
-use trainer_plan::objectives::Normalize;
+use trainer_plan::objectives::{Normalize, RowSet};
 use trainer_plan::requirements::used_networks;
 use trainer_plan::schedule::ScheduleKind;
 
@@ -127,7 +127,7 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     if training.schedule.kind != ScheduleKind::Wsd {
         unused.extend(["schedule.decay_fraction", "schedule.decay_shape"].map(str::to_owned));
     }
-    let coupled = active().any(|(_, objective)| objective.batch_coupled());
+    let coupled = active().any(|(_, objective)| objective.contrasted_rows() == Some(RowSet::MicroBatch));
     let draws = networks.values().filter_map(|network| network.output_view()).any(|made| !made.reads_draws);
     if !(coupled || draws || training.train.normalize == Normalize::MicroBatch || drops_out(training)) {
         unused.push("train.micro_batch_size".to_owned());

@@ -9,7 +9,7 @@ use super::request::{ActiveObjective, TrainRequest};
 use crate::device::DeviceChoice;
 use crate::encoder::{Attend, EncoderConfig};
 use crate::networks::{MAIN, NetworkCheckContext};
-use crate::objectives::HeadContext;
+use crate::objectives::{AnyObjective, HeadContext, Normalize, RowSet};
 use crate::precision::Precision;
 use crate::relative_positions::Buckets;
 use crate::weights::WeightSpecs;
@@ -314,10 +314,28 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
             let message = format!("`{name}` {reason}: write `attention_scope = \"row\"`");
             problems.push(Problem::new("encoder.attention_scope", message).about("objectives", name));
         }
-        if objective.batch_coupled() && request.train.micro_batch_size == 1 {
-            let message = format!("`{name}` contrasts rows of a micro-batch with each other; it needs at least 2 rows");
-            problems.push(Problem::new("train.micro_batch_size", message).about("objectives", name));
-        }
+        problems.extend(contrast_problems(request, name, objective));
+    }
+    problems
+}
+
+/// Returns the problems of an objective that contrasts rows with each other.
+fn contrast_problems(request: &TrainRequest, name: &str, objective: &AnyObjective) -> Vec<Problem> {
+    let Some(contrasted) = objective.contrasted_rows() else { return Vec::new() };
+    let train = &request.train;
+    let (key, rows) = match contrasted {
+        RowSet::MicroBatch => ("train.micro_batch_size", train.micro_batch_size),
+        RowSet::GlobalBatch => ("train.global_batch_size", train.global_batch_size),
+    };
+    let mut problems = Vec::new();
+    if rows == 1 {
+        let set = contrasted.name();
+        let message = format!("`{name}` contrasts the rows of a {set} with each other; it needs at least 2 rows");
+        problems.push(Problem::new(key, message).about("objectives", name));
+    }
+    if contrasted == RowSet::GlobalBatch && train.normalize == Normalize::MicroBatch {
+        let message = format!("`{name}` contrasts the rows of all micro-batches: write `normalize = \"step\"`");
+        problems.push(Problem::new("train.normalize", message).about("objectives", name));
     }
     problems
 }

@@ -5,6 +5,7 @@
 //! in one copy before the first kernel. Nothing in this module waits for the device.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use schemas::columns::DRAWS;
 use schemas::ordinal::Step;
@@ -62,6 +63,19 @@ pub(crate) struct Forward<'a> {
     kept: Vec<(Pass, CheckpointedLayers)>,
     // Statistics of the scores at the positions to predict, if sampling needed the same scores as a loss.
     scored: BTreeMap<Pass, CrossEntropyOutput>,
+    // Vectors of the global batch, by objective.
+    global: BTreeMap<String, GlobalVectors>,
+}
+
+/// Vectors of all rows of a step that an objective contrasts, without gradient.
+#[derive(Debug)]
+pub(crate) struct GlobalVectors {
+    /// Unit vectors of both views, `[2, N, d]`, in the order of the stream.
+    pub all_vnd: Tensor,
+    /// Logarithms of the sums over the candidates of each anchor, `[2, N]`.
+    pub log_sums_vn: Tensor,
+    /// Rows of this micro-batch among the `N`.
+    pub rows: Range<i64>,
 }
 
 impl<'a> Forward<'a> {
@@ -93,7 +107,8 @@ impl<'a> Forward<'a> {
         let views = sent.iter().map(view).collect();
         let encoded = BTreeMap::new();
         let scored = BTreeMap::new();
-        let mut forward = Self { batch, networks, context, arrays, views, encoded, kept: Vec::new(), scored };
+        let global = BTreeMap::new();
+        let mut forward = Self { batch, networks, context, arrays, views, encoded, kept: Vec::new(), scored, global };
         forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning)?;
         for name in &made {
             let view = timed(SAMPLE, || forward.fill(name, learning));
@@ -232,6 +247,17 @@ impl<'a> Forward<'a> {
     #[must_use]
     pub(crate) fn view(&self, view: &str) -> &UploadedView {
         self.views.get(view).unwrap_or_else(|| panic!("view `{view}` is read but not declared in `Requirements`"))
+    }
+
+    /// Adds the vectors of the global batch, by objective.
+    pub(crate) fn add_global(&mut self, vectors: BTreeMap<String, GlobalVectors>) {
+        self.global = vectors;
+    }
+
+    /// Returns the vectors of the global batch that an objective contrasts; `None` in validation.
+    #[must_use]
+    pub(crate) fn global(&self, objective: &str) -> Option<&GlobalVectors> {
+        self.global.get(objective)
     }
 
     /// Returns the positions to predict in a view, with their targets.

@@ -215,7 +215,7 @@ fn gradient_reaches_the_encoder() {
 #[test]
 fn a_batch_is_the_sum_of_its_halves() {
     let _alone = testing::generator();
-    for (kind, bench) in benches().filter(|(_, bench)| !bench.objective.batch_coupled()) {
+    for (kind, bench) in benches().filter(|(_, bench)| bench.objective.contrasted_rows().is_none()) {
         let batch = testing::batch(0);
         let half = testing::ROWS / 2;
         let one = batch.slice(0, half);

@@ -4,6 +4,8 @@
 //! An objective file has two layers: a pure function on tensors, called by `cloze parity`, and a thin [`Loss`] that
 //! reads its inputs from a [`Forward`], called by training.
 
+use std::ops::Range;
+
 use tch::Tensor;
 use trainer_plan::objectives::AnyObjective;
 
@@ -59,6 +61,11 @@ pub(crate) trait Loss: Send {
     /// Computes the sums of the terms, and the metrics.
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput;
 
+    /// Returns its contrast with the rows of all micro-batches of a step, if it has one.
+    fn global_contrast(&self) -> Option<&dyn GlobalContrast> {
+        None
+    }
+
     /// Returns the head that predicts tokens from hidden states of the main network, if the objective has one.
     /// `valid/mlm` and `cloze fill` use the first objective that has such a head.
     fn token_head(&self, _networks: &Networks) -> Option<TokenHead> {
@@ -70,6 +77,16 @@ pub(crate) trait Loss: Send {
     fn scores(&self, _forward: &Forward<'_>) -> Option<Tensor> {
         None
     }
+}
+
+/// Contrast of the rows of a micro-batch with those of all micro-batches of a step.
+pub(crate) trait GlobalContrast {
+    /// Returns the unit vectors of both views, `[2, n, d]`, without gradient.
+    fn vectors(&self, forward: &Forward<'_>) -> Tensor;
+
+    /// Returns the logarithms of the sums over the candidates of the anchors of `rows`, `[2, n]`, among the vectors of all
+    /// rows, `[2, N, d]`.
+    fn log_sums(&self, all_vnd: &Tensor, rows: Range<i64>) -> Tensor;
 }
 
 /// Summand of an objective.

@@ -17,7 +17,8 @@
 //!
 //! `N(a)` is all vectors except `a` itself (`both`), or the other view alone (`cross`); both contain the partner. Both
 //! views get gradients. The negatives come from the rows of the micro-batch, so its size changes the objective and the
-//! lower bound of its value. The mean cosines are easier to compare.
+//! lower bound of its value, or from all rows of the step (`negatives_from = "global_batch"`). The mean cosines are
+//! easier to compare.
 //!
 //! # Columns
 //! Only those that the encoder reads. The sequence vector is the hidden state of the first position, with or without a
@@ -27,13 +28,20 @@
 //! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form; Wang & Isola 2020
 //! for alignment and uniformity.
 //!
-//! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
+//! Axes: `n` rows, `N` rows of the global batch, `m` = 2n vectors, `v` = 2 views, `d` hidden.
+
+mod agreement;
+mod global;
+
+use std::ops::Range;
 
 use tch::{Kind, Tensor};
 use trainer_plan::networks::MAIN;
+use trainer_plan::objectives::RowSet;
 use trainer_plan::objectives::sequence_contrastive::{Negatives, SequenceContrastive, VectorForm};
 
-use super::{Build, Loss, Metric, ObjectiveOutput, Term};
+use self::agreement::Agreement;
+use super::{Build, GlobalContrast, Loss, Metric, ObjectiveOutput, Term};
 use crate::model::forward::Forward;
 use crate::model::head_weights::TransformWeights;
 use crate::model::host_batch::HostBatch;
@@ -42,29 +50,12 @@ use crate::model::parameters::Path;
 use crate::model::staging_buffer::Staging;
 use crate::objectives::similarity;
 
-/// Result of [`loss`]: scalars on the device.
-#[derive(Debug)]
-pub(crate) struct Agreement {
-    /// Sum of the `2n` anchors' losses in nats, with gradient.
-    pub sum: Tensor,
-    /// Mean cosine of the two views of a row.
-    pub positive: Tensor,
-    /// Mean cosine of anchors with their negatives; 0 for a single row.
-    pub negative: Tensor,
-    /// Mean squared distance of the two views' unit vectors.
-    pub alignment: Tensor,
-    /// `ln` of the mean over pairs of the `2n` unit vectors of `exp(−2 · squared distance)`.
-    pub uniformity: Tensor,
-}
-
 /// Computes the loss of two views `[n, d]` of the same rows, before they are normalised; float32 or float64.
 #[must_use]
 pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
     let rows = one_nd.size()[0];
     if rows == 0 {
-        let nothing = || Tensor::zeros([1_i64; 0], (one_nd.kind(), one_nd.device()));
-        let [positive, negative, alignment, uniformity] = [(); 4].map(|()| nothing());
-        return Agreement { sum: nothing(), positive, negative, alignment, uniformity };
+        return Agreement::of_no_rows(one_nd);
     }
     let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
     let kind = unit_md.kind();
@@ -96,10 +87,10 @@ pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives
 }
 
 impl Build for SequenceContrastive {
-    fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+    fn build(&self, name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let shape = networks.config();
         let transform = (self.head == VectorForm::Transform).then(|| TransformWeights::build(shape, head));
-        Box::new(SequenceContrastiveLoss { config: self.clone(), transform })
+        Box::new(SequenceContrastiveLoss { name: name.to_owned(), config: self.clone(), transform })
     }
 }
 
@@ -107,13 +98,19 @@ impl Build for SequenceContrastive {
 const ROWS: &str = "rows_with_tokens";
 
 struct SequenceContrastiveLoss {
+    name: String,
     config: SequenceContrastive,
     transform: Option<TransformWeights>,
 }
 
 impl SequenceContrastiveLoss {
+    /// Returns the sequence vectors `[n, d]` of both views.
+    fn views(&self, forward: &Forward<'_>) -> [Tensor; 2] {
+        [&self.config.view, &self.config.positive].map(|view| self.sequence_vectors(forward, view))
+    }
+
     /// Returns the sequence vectors `[n, d]` of a pass, without excluded rows.
-    fn vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
+    fn sequence_vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
         let first_nd = forward.encoded(MAIN, view).hidden_btd.select(1, 0);
         let first_nd = if forward.batch().has_gaps(&self.config.view) {
             first_nd.index_select(0, &forward.uploaded(&self.config.view, ROWS))
@@ -139,8 +136,11 @@ impl Loss for SequenceContrastiveLoss {
 
     fn compute(&self, forward: &Forward<'_>) -> ObjectiveOutput {
         let config = &self.config;
-        let [one_nd, two_nd] = [&config.view, &config.positive].map(|view| self.vectors(forward, view));
-        let found = loss(&one_nd, &two_nd, config.temperature, config.negatives);
+        let [one_nd, two_nd] = self.views(forward);
+        let found = match forward.global(&self.name) {
+            Some(vectors) => global::loss(&one_nd, &two_nd, vectors, config.temperature, config.negatives),
+            None => loss(&one_nd, &two_nd, config.temperature, config.negatives),
+        };
         let rows = forward.batch().rows_with_tokens(&config.view).len() as f64;
         let metrics = vec![
             Metric::mean("positive_cosine", &found.positive, rows),
@@ -150,13 +150,28 @@ impl Loss for SequenceContrastiveLoss {
         ];
         ObjectiveOutput { sums: vec![found.sum], metrics }
     }
+
+    fn global_contrast(&self) -> Option<&dyn GlobalContrast> {
+        (self.config.negatives_from == RowSet::GlobalBatch).then_some(self)
+    }
+}
+
+impl GlobalContrast for SequenceContrastiveLoss {
+    fn vectors(&self, forward: &Forward<'_>) -> Tensor {
+        similarity::unit(&Tensor::stack(&self.views(forward), 0)).detach()
+    }
+
+    fn log_sums(&self, all_vnd: &Tensor, rows: Range<i64>) -> Tensor {
+        global::log_sums(all_vnd, rows, self.config.temperature, self.config.negatives)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use tch::{Kind, Reduction, Tensor};
 
-    use super::{Negatives, loss};
+    use super::{Negatives, global, loss, similarity};
+    use crate::model::forward::GlobalVectors;
 
     fn number(tensor: &Tensor) -> f64 {
         f64::try_from(tensor).expect("one number")
@@ -226,5 +241,46 @@ mod tests {
         check("sum", number(&found.sum), 0.0, 1e-12);
         check("gradient", number(&one_nd.grad().abs().max()), 0.0, 1e-12);
         check("negative", number(&found.negative), 0.0, 1e-12);
+    }
+
+    fn check_tensor(what: &str, found: &Tensor, expected: &Tensor) {
+        let distance = f64::try_from((found - expected).norm() / expected.norm()).expect("one number");
+        assert!(distance < 1e-12, "{what}: the difference is {distance} of the norm");
+    }
+
+    /// Values and gradients of batches of some rows add up to those of one batch.
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        for (negatives, temperature) in [(Negatives::Both, 1.0), (Negatives::Cross, 0.2)] {
+            let views_vnd = Tensor::randn([2, 9, 5], (Kind::Double, tch::Device::Cpu)).set_requires_grad(true);
+            let [one_nd, two_nd] = [0, 1].map(|view| views_vnd.select(0, view));
+            let whole = loss(&one_nd, &two_nd, temperature, negatives);
+            whole.sum.backward();
+            let expected_vnd = views_vnd.grad().copy();
+            let _zeroed = views_vnd.grad().zero_();
+
+            let all_vnd = similarity::unit(&views_vnd).detach();
+            // The third has no rows.
+            let parts = [0..2, 2..6, 6..6, 6..9];
+            let of_parts = parts.clone().map(|rows| global::log_sums(&all_vnd, rows, temperature, negatives));
+            let log_sums_vn = Tensor::cat(&of_parts, 1);
+            let mut sum = Tensor::zeros([1_i64; 0], (Kind::Double, tch::Device::Cpu));
+            let mut negative = 0.0;
+            for rows in parts {
+                let [one_nd, two_nd] = [&one_nd, &two_nd].map(|view| view.narrow(0, rows.start, rows.end - rows.start));
+                let count = rows.end - rows.start;
+                let vectors =
+                    GlobalVectors { all_vnd: all_vnd.copy(), log_sums_vn: log_sums_vn.copy(), rows: rows.clone() };
+                let part = global::loss(&one_nd, &two_nd, &vectors, temperature, negatives);
+                if part.sum.requires_grad() {
+                    part.sum.backward();
+                }
+                sum += part.sum.detach();
+                negative += count as f64 * number(&part.negative) / 9.0;
+            }
+            check_tensor("sum", &sum, &whole.sum);
+            check_tensor("gradient", &views_vnd.grad(), &expected_vnd);
+            check("negative", negative, number(&whole.negative), 1e-12);
+        }
     }
 }

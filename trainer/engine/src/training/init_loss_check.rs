@@ -18,8 +18,9 @@ use crate::training::step::Trainer;
 /// Facts of a plan that determine its expected first losses.
 fn facts(plan: &TrainPlan) -> StartFacts {
     let vocab_size = f64::from(plan.vocab.size);
-    let rows = plan.train.micro_batch_size as f64;
-    StartFacts { vocab_size, rows, hidden: plan.encoder.hidden }
+    let [micro_batch_rows, global_batch_rows] =
+        [plan.train.micro_batch_size, plan.train.global_batch_size].map(|rows| rows as f64);
+    StartFacts { vocab_size, micro_batch_rows, global_batch_rows, hidden: plan.encoder.hidden }
 }
 
 /// Whether all weights are drawn at random and none is loaded from a file.
@@ -93,7 +94,8 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    const FACTS: StartFacts = StartFacts { vocab_size: 60.0, rows: 4.0, hidden: 128 };
+    const FACTS: StartFacts =
+        StartFacts { vocab_size: 60.0, micro_batch_rows: 4.0, global_batch_rows: 8.0, hidden: 128 };
 
     /// Start report of one objective in a network wide enough to guess well. `damage` is applied before the step.
     fn start(kind: &str, configure: &str, damage: impl Fn(&mut TrainRequest, &mut Trainer)) -> StartReport {
@@ -189,7 +191,7 @@ mod tests {
         assert!(is_unexpected(&report, StartFacts { vocab_size: 30_522.0, ..right }));
         let report = start("sequence_contrastive", "", |_, _| {});
         assert!(!is_unexpected(&report, right));
-        assert!(is_unexpected(&report, StartFacts { rows: 32.0, ..right }));
+        assert!(is_unexpected(&report, StartFacts { micro_batch_rows: 32.0, ..right }));
         let report = start("token_contrastive", "temperature = 0.001", |_, _| {});
         assert_unexpected(&report, "token_contrastive", "temperature");
     }

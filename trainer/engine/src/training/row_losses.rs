@@ -23,7 +23,7 @@ impl Trainer {
             for at in 0..batch.rows() {
                 let row = batch.slice(at, 1);
                 let mut tally = MetricAccumulator::new(self.device());
-                let couples = |name: &str| self.plan().objectives[name].batch_coupled();
+                let couples = |name: &str| self.plan().objectives[name].contrasted_rows().is_some();
                 let row_alone = HostBatch::new(&row, self.networks())?;
                 self.evaluate(&row_alone, &BTreeSet::new(), |member| !couples(&member.name), &mut tally)?;
                 let (read, _) = tally.read(&SingleProcess, &[])?;

@@ -1,6 +1,9 @@
 //! One optimizer step: upload, encode each view once, combine, backward, clip, update.
 
+mod accumulate;
+mod global_batch;
 mod skips;
+mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,23 +26,17 @@ use trainer_plan::schedule::LrSchedule;
 use crate::device::ResolveDevice as _;
 use crate::device::choice;
 use crate::device::native;
-use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::Copies;
 use crate::device::precision::PrecisionCast as _;
 use crate::device::precision::{MASTER, Precision};
-use crate::device::step_timer::{
-    self, ALL_REDUCE, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for,
-};
+use crate::device::step_timer::{self, ALL_REDUCE, CHECKPOINT, OPTIMIZER, timed};
 use crate::model::forward::{Forward, StepContext};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, copy_to_teacher};
 use crate::model::parameters::Parameters;
-use crate::model::staging_buffer::Staging;
 use crate::objective_instances::{Member, build};
-use crate::objectives::combine::Counts;
-use crate::objectives::{ObjectiveOutput, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::training::detector_health::DetectorHealth;
 use crate::training::gradient_sum::{BucketLayout, GradientSum};
@@ -49,6 +46,7 @@ use crate::training::process_group::{HostShare, ProcessGroup, SingleProcess};
 use crate::training::spike_guard::{Guard, Observed};
 
 pub(crate) use self::skips::Skips;
+use self::terms::{compute, staging, tally};
 
 /// Rows and tokens that a step consumed on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,72 +276,6 @@ impl Trainer {
         Ok(seen)
     }
 
-    /// Accumulates the gradients of the whole step in the weights, micro-batch by micro-batch.
-    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepResult, Error> {
-        self.accumulate_into(batches, None)
-    }
-
-    /// Accumulates the gradients of the whole step. `sum` takes those that the last backward pass completes.
-    fn accumulate_into(&mut self, batches: &[Batch], sum: Option<&Arc<GradientSum>>) -> Result<StepResult, Error> {
-        let packed =
-            || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
-        let batches = timed(UPLOAD, packed)?;
-        let (counts, seen) = timed(UPLOAD, || self.counts(&batches))?;
-        if counts.iter().all(Counts::is_empty) {
-            self.guard.ring.mark_without_loss();
-        }
-        timed(OPTIMIZER, || self.parameters.round())?;
-        let context = StepContext { seed: self.plan.seed, step: self.done, mode: Mode::Train };
-        for (at, batch) in batches.iter().enumerate() {
-            // A micro-batch without a loss leaves uses of weights without gradients.
-            self.parameters.clear_uses();
-            // Recomputed layers make further uses in the backward pass.
-            if let Some(sum) = sum.filter(|_| at + 1 == batches.len() && !self.plan.train.activation_checkpointing) {
-                self.parameters.watch(&sum.receiver());
-            }
-            let forward = Forward::run(batch, &self.passes, &self.learning, context, staging(&self.members, batch))?;
-            let mut loss: Option<Tensor> = None;
-            let mut sums = PendingAdditions::default();
-            for (member, counts) in self.members.iter().zip(&counts) {
-                let computed = timed_for(OBJECTIVE, &member.name, || compute(member, &forward));
-                tally(&mut self.tally, member, counts.terms(at), &computed, &mut sums);
-                let share = if member.weight == 0.0 { None } else { counts.loss(at, &computed.sums) };
-                loss = match (loss, share) {
-                    (Some(loss), Some(share)) => Some(loss + share),
-                    (loss, share) => loss.or(share),
-                };
-            }
-            if let Some(loss) = &loss {
-                sums.add(&self.guard.ring.loss(), loss);
-            }
-            sums.settle()?;
-            // The loss of a frozen network may depend on no trained weight in this micro-batch.
-            if let Some(loss) = loss.filter(Tensor::requires_grad) {
-                timed(BACKWARD, || {
-                    loss.f_backward().checked()?;
-                    forward.finish(&self.parameters)
-                })?;
-            }
-        }
-        Ok(seen)
-    }
-
-    /// Counts the terms of every objective in these micro-batches over all ranks, and the rows and tokens of the step.
-    fn counts(&self, batches: &[HostBatch<'_>]) -> Result<(Vec<Counts>, StepResult), Error> {
-        let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
-        let of = |member: &Member| Counts::new(terms(member), self.plan.train.normalize, member.weight);
-        let mut counts: Vec<Counts> = self.members.iter().map(of).collect();
-        let tokens = |batch: &HostBatch<'_>| self.passes.first().map_or(0, |pass| batch.valid(&pass.view));
-        let rows = batches.iter().map(HostBatch::rows).sum::<usize>() as f64;
-        let mut seen = [rows, batches.iter().map(tokens).sum::<usize>() as f64];
-        let mut own: Vec<&mut f64> = counts.iter_mut().flat_map(Counts::totals).chain(&mut seen).collect();
-        let mut sums: Vec<f64> = own.iter().map(|count| **count).collect();
-        self.ranks.sum(&mut sums)?;
-        own.iter_mut().zip(sums).for_each(|(count, sum)| **count = sum);
-        let [rows, tokens] = seen.map(to_u64);
-        Ok((counts, StepResult { rows, tokens }))
-    }
-
     /// Adds the terms and metrics of one batch to `into`, in eval mode and without gradients, for the objectives that
     /// `counts` selects. `extra` are the passes that the caller reads in addition to theirs.
     pub(crate) fn evaluate<'a>(
@@ -429,38 +361,6 @@ impl Trainer {
         self.ranks.sum(&mut losses)?;
         steps.iter_mut().zip(losses).for_each(|(step, loss)| step.loss = loss);
         Ok(steps)
-    }
-}
-
-fn compute(member: &Member, forward: &Forward<'_>) -> ObjectiveOutput {
-    if member.weight == 0.0 {
-        let _guard = tch::no_grad_guard();
-        member.loss.compute(forward)
-    } else {
-        member.loss.compute(forward)
-    }
-}
-
-/// Collects the arrays that objectives need on the device.
-fn staging<'a>(members: impl IntoIterator<Item = &'a Member>, batch: &HostBatch<'_>) -> Staging {
-    let mut staging = Staging::default();
-    members.into_iter().for_each(|member| member.loss.send(batch, &mut staging));
-    staging
-}
-
-/// Adds the sums and metrics of an objective to the next report.
-fn tally(
-    into: &mut MetricAccumulator,
-    member: &Member,
-    terms: &[Term],
-    computed: &ObjectiveOutput,
-    sums: &mut PendingAdditions,
-) {
-    for (term, sum) in terms.iter().zip(&computed.sums) {
-        into.add_term(MetricName::new(&member.name, term.name), member.weight * term.weight, sum, term.count, sums);
-    }
-    for metric in &computed.metrics {
-        into.add_metric(&member.name, metric, sums);
     }
 }
 

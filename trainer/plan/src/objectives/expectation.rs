@@ -6,7 +6,9 @@ pub struct StartFacts {
     /// Vocabulary size.
     pub vocab_size: f64,
     /// Rows per micro-batch.
-    pub rows: f64,
+    pub micro_batch_rows: f64,
+    /// Rows per step.
+    pub global_batch_rows: f64,
     /// Width of a hidden state.
     pub hidden: u32,
 }

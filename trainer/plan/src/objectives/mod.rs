@@ -110,10 +110,10 @@ pub trait Objective: Send + Sync {
         None
     }
 
-    /// Returns whether rows of a micro-batch are negatives of each other. If so, the loss depends on the micro-batch size:
-    /// it is part of the run's identity and at least 2.
-    fn batch_coupled(&self) -> bool {
-        false
+    /// Returns the rows that are negatives of each other, if any. If they are those of a micro-batch, the loss depends on
+    /// the micro-batch size: it is part of the run's identity and at least 2.
+    fn contrasted_rows(&self) -> Option<RowSet> {
+        None
     }
 
     /// Returns the reason why the first position must attend to its whole row, if it must: text after `NAME` in an error.
@@ -200,6 +200,28 @@ pub struct HeadContext<'a> {
     pub encoder: &'a EncoderConfig,
     /// Vocabulary size.
     pub vocab_size: u32,
+}
+
+/// Rows that an objective contrasts with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowSet {
+    /// Those of a micro-batch, as in the released code.
+    #[default]
+    MicroBatch,
+    /// Those of all micro-batches of a step, on all ranks.
+    GlobalBatch,
+}
+
+impl RowSet {
+    /// Name for messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MicroBatch => "micro-batch",
+            Self::GlobalBatch => "global batch",
+        }
+    }
 }
 
 /// Reduction of a sum over tokens to a loss.

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Requirements, StartFacts, temperature_problem};
+use super::{Expectation, HeadContext, Objective, Requirements, RowSet, StartFacts, temperature_problem};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
@@ -34,6 +34,10 @@ pub struct SequenceContrastive {
     pub head: VectorForm,
     /// Negatives of an anchor.
     pub negatives: Negatives,
+    /// Rows whose vectors are negatives. With `global_batch`, neither the micro-batch size nor the number of ranks changes
+    /// the loss. A rank with several micro-batches in a step then encodes both views once more, without gradient.
+    /// Validation uses the rows of a micro-batch.
+    pub negatives_from: RowSet,
     /// Temperature `τ`.
     pub temperature: f64,
 }
@@ -45,6 +49,7 @@ impl Default for SequenceContrastive {
             positive: "cropped".to_owned(),
             head: VectorForm::Transform,
             negatives: Negatives::Both,
+            negatives_from: RowSet::MicroBatch,
             temperature: 1.0,
         }
     }
@@ -77,8 +82,8 @@ impl Objective for SequenceContrastive {
         problems
     }
 
-    fn batch_coupled(&self) -> bool {
-        true
+    fn contrasted_rows(&self) -> Option<RowSet> {
+        Some(self.negatives_from)
     }
 
     fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
@@ -86,9 +91,13 @@ impl Objective for SequenceContrastive {
         if (self.temperature - 1.0).abs() > 1e-6 {
             return Vec::new();
         }
+        let rows = match self.negatives_from {
+            RowSet::MicroBatch => facts.micro_batch_rows,
+            RowSet::GlobalBatch => facts.global_batch_rows,
+        };
         let candidates = match self.negatives {
-            Negatives::Both => 2.0 * facts.rows - 1.0,
-            Negatives::Cross => facts.rows,
+            Negatives::Both => 2.0 * rows - 1.0,
+            Negatives::Cross => rows,
         };
         let hint = "indistinguishable rows have a loss of ln(number of candidates); usual causes: another micro-batch size \
             than planned, or a vector that is not normalized";

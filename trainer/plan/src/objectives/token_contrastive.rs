@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, Objective, Reduction, Requirements, StartFacts, temperature_problem};
+use super::{Expectation, Objective, Reduction, Requirements, RowSet, StartFacts, temperature_problem};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 
@@ -143,8 +143,8 @@ impl Objective for TokenContrastive {
         (self.negative_columns == NegativeColumns::Matched).then(|| (self.positives.clone(), self.max_offset))
     }
 
-    fn batch_coupled(&self) -> bool {
-        true
+    fn contrasted_rows(&self) -> Option<RowSet> {
+        Some(RowSet::MicroBatch)
     }
 
     fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use trainer_plan::objectives::{AnyObjective, RowSet};
 use trainer_plan::schedule::ScheduleKind;
 
 use super::*;
@@ -48,7 +49,10 @@ fn request() -> TrainRequest {
 
 static DRAWING: Mutex<()> = Mutex::new(());
 
-fn learn(request: &TrainRequest, ranks: Arc<dyn ProcessGroup>) -> Learned {
+/// Micro-batch of a stream, by its number.
+type Stream = fn(u64) -> Batch;
+
+fn learn(request: &TrainRequest, stream: Stream, ranks: Arc<dyn ProcessGroup>) -> Learned {
     // Initial weights are drawn from torch's generator, which threads share.
     let drawing = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut trainer = Trainer::new(&testing::checked(request.clone()), ranks).expect("a good plan");
@@ -57,8 +61,8 @@ fn learn(request: &TrainRequest, ranks: Arc<dyn ProcessGroup>) -> Learned {
     let mut first = HostTensors::new();
     let mut warm = HostTensors::new();
     for step in 0..STEPS {
-        let index = |own| testing::batch(MICRO_BATCHES * step + share.in_stream(own));
-        let batches: Vec<Batch> = (0..trainer.micro_batches()).map(index).collect();
+        let number = |own| trainer.plan().micro_batches() * step + share.in_stream(own);
+        let batches: Vec<Batch> = (0..trainer.micro_batches()).map(|own| stream(number(own))).collect();
         trainer.step(&batches).expect("good batches");
         if step == 0 {
             first = moments(&trainer);
@@ -80,9 +84,9 @@ fn moments(trainer: &Trainer) -> HostTensors {
 }
 
 /// Rank 0 of some ranks. All of them have equal weights, bit for bit.
-fn learn_among(world_size: u32, request: &TrainRequest) -> Learned {
+fn learn_among(world_size: u32, request: &TrainRequest, stream: Stream) -> Learned {
     let request = request.clone();
-    let mut all = on_shared_ranks(world_size, NO_LIMIT, move |_, ranks| learn(&request, ranks));
+    let mut all = on_shared_ranks(world_size, NO_LIMIT, move |_, ranks| learn(&request, stream, ranks));
     let first = all.remove(0);
     for other in &all {
         let differ = |one: &HostTensors, other: &HostTensors| -> Vec<String> {
@@ -124,9 +128,9 @@ fn differences(one: &Learned, other: &Learned) -> [f64; 2] {
 fn ranks_learn_what_one_learns() {
     let _alone = testing::generator();
     let request = request();
-    let alone = learn(&request, Arc::new(SingleProcess));
+    let alone = learn(&request, testing::batch, Arc::new(SingleProcess));
     for world_size in [2, 3] {
-        let [gradient, weights] = differences(&alone, &learn_among(world_size, &request));
+        let [gradient, weights] = differences(&alone, &learn_among(world_size, &request, testing::batch));
         assert!(gradient <= 1e-6, "{world_size} ranks: the first gradient differs by {gradient}");
         assert!(weights <= 1e-4, "{world_size} ranks: the weights differ by {weights} of the update");
     }
@@ -145,8 +149,8 @@ fn ranks_learn_what_one_learns_on_cuda() {
     request.train.device = trainer_plan::device::DeviceChoice::Cuda(0);
     for shard in [false, true] {
         request.optimizer.shard = shard;
-        let alone = learn(&request, Arc::new(SingleProcess));
-        let [gradient, weights] = differences(&alone, &learn_among(2, &request));
+        let alone = learn(&request, testing::batch, Arc::new(SingleProcess));
+        let [gradient, weights] = differences(&alone, &learn_among(2, &request, testing::batch));
         assert!(gradient <= 1e-6 && weights <= 1e-4, "{gradient}, {weights}");
     }
 }
@@ -155,9 +159,9 @@ fn ranks_learn_what_one_learns_on_cuda() {
 fn shared_moments_change_no_bit() {
     let _alone = testing::generator();
     let mut request = request();
-    let whole = learn_among(3, &request);
+    let whole = learn_among(3, &request, testing::batch);
     request.optimizer.shard = true;
-    let shared = learn_among(3, &request);
+    let shared = learn_among(3, &request, testing::batch);
     assert!(whole.weights == shared.weights && whole.first == shared.first);
 }
 
@@ -165,9 +169,9 @@ fn shared_moments_change_no_bit() {
 fn sums_in_bfloat16_are_close() {
     let _alone = testing::generator();
     let mut request = request();
-    let exact = learn_among(2, &request);
+    let exact = learn_among(2, &request, testing::batch);
     request.train.bf16_all_reduce = true;
-    let [gradient, _] = differences(&exact, &learn_among(2, &request));
+    let [gradient, _] = differences(&exact, &learn_among(2, &request, testing::batch));
     assert!(gradient > 1e-5 && gradient < 1e-2, "{gradient}");
 }
 
@@ -181,12 +185,41 @@ fn double(counts: &mut [f64]) {
 fn a_wrong_count_on_one_rank_is_seen() {
     let _alone = testing::generator();
     let request = request();
-    let alone = learn(&request, Arc::new(SingleProcess));
+    let alone = learn(&request, testing::batch, Arc::new(SingleProcess));
     let wrong = request.clone();
     let mut all = on_shared_ranks(2, NO_LIMIT, move |rank, group| {
         let alter_sums: fn(&mut [f64]) = if rank == 1 { double } else { |_| () };
-        learn(&wrong, Arc::new(AlteredGroup { group, alter_sums, stops: AtomicUsize::new(0) }))
+        learn(&wrong, testing::batch, Arc::new(AlteredGroup { group, alter_sums, stops: AtomicUsize::new(0) }))
     });
     let [gradient, weights] = differences(&alone, &all.swap_remove(0));
     assert!(gradient > 1e-3 && weights > 1e-2, "{gradient}, {weights}");
+}
+
+/// Rows one by one. One of four has no tokens.
+fn single_rows(number: u64) -> Batch {
+    let rows = testing::ROWS as u64;
+    testing::batch_with_gap(number / rows).slice(usize::try_from(number % rows).expect("few"), 1)
+}
+
+/// The negatives are those of one batch of all rows, for any number of micro-batches and ranks.
+#[test]
+fn negatives_of_the_global_batch_are_those_of_one_micro_batch() {
+    let _alone = testing::generator();
+    let mut request = request();
+    request.loss.retain(|name, _| ["masked_lm", "sequence_contrastive"].contains(&name.as_str()));
+    request.train.global_batch_size = testing::ROWS as u64;
+    let whole = learn(&request, testing::batch_with_gap, Arc::new(SingleProcess));
+    request.train.micro_batch_size = 1;
+    let Some(AnyObjective::SequenceContrastive(objective)) = request.objectives.get_mut("sequence_contrastive") else {
+        panic!("the request has the objective");
+    };
+    objective.negatives_from = RowSet::GlobalBatch;
+    for world_size in [1, 2, 4] {
+        let parts = match world_size {
+            1 => learn(&request, single_rows, Arc::new(SingleProcess)),
+            _ => learn_among(world_size, &request, single_rows),
+        };
+        let [gradient, weights] = differences(&whole, &parts);
+        assert!(gradient <= 1e-6 && weights <= 1e-4, "{world_size} ranks: {gradient}, {weights}");
+    }
 }
