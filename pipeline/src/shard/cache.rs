@@ -9,10 +9,13 @@
 //! be read as a whole anyway, to verify it.
 //!
 //! # Definition
-//! A file appears under its name when it is complete: a kill leaves no half file. A process hashes a file that it did
+//! A file appears under its name when it is complete: a kill leaves no half file. A process that downloads a shard locks
+//! a file, so that the ranks of a host, which read the same shards at the same time, download each once. A process hashes a file that it did
 //! not download before its first use; a damaged one is removed and downloaded again. The bound holds for all files of
 //! the folder; other processes may exceed it by 1/16 each, until the next download. If the folder cannot be written,
 //! or if a shard exceeds the bound, shards are read from the store directly.
+
+mod download_lock;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -26,6 +29,8 @@ use runtime::CancelToken;
 use schemas::Shard;
 use store::Store;
 use tracing::{debug, warn};
+
+use self::download_lock::DownloadLock;
 
 /// Bytes of one request of a download.
 const BLOCK_BYTES: u64 = 8 << 20;
@@ -156,6 +161,10 @@ impl ShardCache {
     /// Returns the store of the cache if it has a good copy of the shard at the end.
     fn find_or_download(&self, remote: &Store, shard: &Shard, stop: Option<&CancelToken>) -> io::Result<Option<Store>> {
         let local = Store::folder(&self.0.folder)?;
+        if self.has(&local, shard)? {
+            return Ok(Some(local));
+        }
+        let _lock = DownloadLock::acquire(&self.0.folder, &shard.blake3, stop);
         if self.has(&local, shard)? {
             return Ok(Some(local));
         }

@@ -18,7 +18,10 @@ struct Remote {
 
 impl Remote {
     fn new() -> Self {
-        let memory = MemoryBackend::new(FaultConfig::none());
+        Self::of(MemoryBackend::new(FaultConfig::none()))
+    }
+
+    fn of(memory: MemoryBackend) -> Self {
         let store = Store::from_memory(&memory);
         let shape = Synthetic { rows_per_group: 20, groups_per_shard: 1, train_rows: 240, ..Synthetic::default() };
         let manifest = shape.write(&store).expect("written");
@@ -71,6 +74,23 @@ fn a_shard_is_downloaded_once_for_all_processes() {
     assert_eq!(remote.requests() - before, names.len() as u64, "one request each");
     let expected: BTreeSet<_> = names.into_iter().collect();
     assert_eq!(remote.files().into_keys().collect::<BTreeSet<_>>(), expected);
+}
+
+/// Ranks of a host begin with the same shards at the same time.
+#[test]
+fn processes_that_begin_together_download_a_shard_once() {
+    let memory = MemoryBackend::new(FaultConfig { latency: Duration::from_millis(50), ..FaultConfig::none() });
+    let remote = Remote::of(memory);
+    let shard = &remote.shards()[0];
+    let before = remote.requests();
+    let caches = [(); 4].map(|()| remote.cache(MANY));
+    std::thread::scope(|scope| {
+        for cache in &caches {
+            scope.spawn(|| cache.fetch(&remote.store, shard, None).expect("fetched"));
+        }
+    });
+    assert_eq!(remote.requests() - before, 1);
+    assert_eq!(remote.files().into_keys().collect::<Vec<_>>(), [file_name(shard)], "no lock is left");
 }
 
 #[test]
