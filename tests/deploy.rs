@@ -118,9 +118,9 @@ fn supervisors_agree_on_what_is_tried_again() {
     }
 }
 
-/// Runs the Slurm script with a `cloze` of these lines and a `scontrol` that records its arguments.
+/// Runs the Slurm script with a `cloze` of these lines and a `scontrol` that records its arguments and ends the script, as Slurm does.
 fn batch(home: &Home, cloze: &str) -> Command {
-    let programs = [("bin/cloze", cloze), ("bin/scontrol", "echo \"$*\" >>asked")];
+    let programs = [("bin/cloze", cloze), ("bin/scontrol", "echo \"$*\" >>asked; kill $PPID")];
     for (name, lines) in programs {
         home.write(name, &format!("#!/bin/sh\n{lines}\n"));
         std::fs::set_permissions(home.join(name), std::fs::Permissions::from_mode(0o755)).expect("it is there");
