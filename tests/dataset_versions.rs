@@ -5,6 +5,8 @@ use serde_json::Value;
 use store::Store;
 use testkit::Home;
 
+use crate::ranks::train_ranks;
+
 /// 230 samples: an epoch of 14 steps and a few rows.
 fn home() -> Home {
     let home = Home::with_corpus(4);
@@ -49,6 +51,8 @@ fn run_continues_with_an_added_version_under_both_rules() {
         let rule = format!("data.version={rule}");
         home.run_ok(&train(&run, &rule, "train.steps=20", &[]));
     }
+    let of_ranks = ["--set", "train.micro_batch_size=4", "--set", "train.threads=1"];
+    train_ranks(&home, 2, &train("run.folder=ranks", "data.version=latest", "train.steps=20", &of_ranks));
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
     let mut planned = train("run.folder=pinned", "data.version=pinned", "train.steps=60", &[]);
     planned[0] = "plan";
@@ -66,6 +70,8 @@ fn run_continues_with_an_added_version_under_both_rules() {
     let newest = hashes(&home, "latest");
     let equal = newest.iter().zip(&alone).take_while(|(a, b)| a == b).count();
     assert_eq!((equal, newest.len(), version_spans(&home, "latest")), (28, 60, vec![(0, 0), (2, 1)]));
+    train_ranks(&home, 2, &train("run.folder=ranks", "data.version=latest", "train.steps=60", &of_ranks));
+    assert_eq!((hashes(&home, "ranks"), version_spans(&home, "ranks")), (newest.clone(), vec![(0, 0), (2, 1)]));
 
     // The run is killed after step 40, with another version added since. Earlier decisions stay.
     Synthetic::default().add(&data(&home), &[2], &[]).expect("added");

@@ -43,6 +43,7 @@ fn run_in<'a>(
         let mut command: Command = home.command(&args(rank));
         let numbers = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("MASTER_PORT", u32::from(port))];
         command.envs(numbers.map(|(name, number)| (name, number.to_string()))).env("MASTER_ADDR", "127.0.0.1");
+        command.env("TORCHELASTIC_ERROR_FILE", home.join(&format!("errors/{rank}.json")));
         command.current_dir(folder(rank));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
     };
@@ -50,7 +51,7 @@ fn run_in<'a>(
     children.into_iter().map(|child| Outcome::new(child.wait_with_output().expect("it ends"))).collect()
 }
 
-fn train_ranks(home: &Home, ranks: u32, args: &[&str]) {
+pub(crate) fn train_ranks(home: &Home, ranks: u32, args: &[&str]) {
     for (rank, outcome) in run_ranks(home, ranks, args).iter().enumerate() {
         assert_eq!(outcome.code, Some(0), "rank {rank}: {outcome}");
     }
@@ -211,9 +212,14 @@ fn ranks_with_different_keys_or_weights_are_refused() {
     let home = Home::prepared(60);
     let other = ["--set", "validation.rows=16"];
     let outcomes = run_each(&home, 2, |rank| args("run.folder=run", if rank == 1 { &other } else { &[] }));
-    for outcome in &outcomes {
+    for (rank, outcome) in outcomes.iter().enumerate() {
         assert_eq!(outcome.code, Some(2), "{outcome}");
-        assert!(outcome.stderr.contains("different plans: validation.rows is "), "{outcome}");
+        let problem = "different plans: validation.rows is ";
+        assert!(outcome.stderr.contains(problem), "{outcome}");
+        let told = std::fs::read(home.join(&format!("errors/{rank}.json"))).expect("written for torchrun");
+        let told: Value = serde_json::from_slice(&told).expect("JSON");
+        assert!(told["message"].as_str().is_some_and(|text| text.contains(problem)), "{told}");
+        assert!(told["timestamp"].as_u64().is_some_and(|seconds| seconds > 1_700_000_000), "{told}");
     }
     let short = ["--set", "train.steps=2", "--set", "schedule.warmup_steps=1"];
     for (seed, folder) in [("seed=1", "run.folder=first"), ("seed=2", "run.folder=second")] {

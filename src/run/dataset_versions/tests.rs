@@ -67,6 +67,26 @@ fn an_epoch_keeps_its_dataset_version_after_a_kill() {
 }
 
 #[test]
+fn ranks_decide_on_an_epoch_once() {
+    let home = Home::new();
+    let [first, other] = [(); 2].map(|()| home.open().expect("none is there"));
+    let run = || Store::folder(home.run()).expect("there");
+    other.decide_in(run());
+    std::thread::scope(|scope| {
+        // Waits until rank 0 begins the list.
+        let early = scope.spawn(|| versions_of(&other, 0..2));
+        first.record_in(run()).expect("the only one");
+        assert_eq!(early.join().expect("no panic"), [0, 0]);
+    });
+    home.add(1);
+    assert_eq!(versions_of(&first, 1..3), [0, 1], "epoch 1 was decided by the other rank");
+    home.add(2);
+    assert_eq!(versions_of(&other, 2..4), [1, 2], "epoch 2 was decided by rank 0");
+    assert_eq!(versions_of(&first, 3..5), [2, 2]);
+    assert_eq!(versions_of(&home.kept(), 0..5), [0, 0, 1, 2, 2], "as it was written down");
+}
+
+#[test]
 fn a_new_run_begins_with_the_newest_version_and_reading_writes_nothing() {
     let home = Home::new();
     home.add(1);

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     check_allowed(options.allow_change).map_err(|problem| Usage(format!("--allow-change: {problem}")))?;
     let config = Parsed::read(&args.config, &args.set)?.config;
     let alerts = monitoring::start_alerts(&config, options)?;
-    let result = run_session(args, options, config, alerts.as_ref());
+    let result = run_session(args, options, config, alerts.as_ref()).inspect_err(ranks::report_error);
     if let (Some(alerts), Err(error)) = (&alerts, &result) {
         alerts.failed(error);
     }

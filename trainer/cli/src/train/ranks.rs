@@ -4,17 +4,24 @@
 //! checkpoint from the same folder.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use pipeline::load::RowOrder;
+use serde_json::json;
+use store::Store;
 use trainer::training::ProcessGroup;
 use trainer_plan::launch::Launch;
 
 use super::options::Options;
 use super::task_scorer;
+
+/// Variable with the file for the error of a rank. torchrun prints the error of the rank that failed first.
+const ERROR_FILE: &str = "TORCHELASTIC_ERROR_FILE";
 
 /// Whether this process is rank 0 or the only one.
 pub(super) fn is_first(launch: Option<&Launch>) -> bool {
@@ -56,8 +63,6 @@ pub(super) fn check_plan(launch: &Launch, plan: &Plan) -> anyhow::Result<()> {
         problem
     } else if plan.config().data.order == RowOrder::Streamed {
         format!("`data.order = \"streamed\"` with {ranks} ranks: end the preparation first, and set it to \"shuffled\"")
-    } else if !plan.data().versions().iter().all(|versions| versions.is_pinned()) {
-        format!("`data.version = \"latest\"` with {ranks} ranks: set it to \"pinned\"")
     } else if task_scorer::task_of(plan)?.is_some() {
         format!("a fine-tuning with {ranks} ranks: start it as a single process")
     } else {
@@ -88,5 +93,22 @@ pub(super) fn check_same_plan(group: &dyn ProcessGroup, plan: &Plan) -> anyhow::
             .into());
         }
     }
+    Ok(())
+}
+
+/// Writes the error of this rank to the file that torchrun has named, if any.
+pub(super) fn report_error(error: &anyhow::Error) {
+    let Some(path) = std::env::var_os(ERROR_FILE) else { return };
+    let path = Path::new(&path);
+    if let Err(problem) = write_error(path, error) {
+        tracing::warn!(path = %path.display(), error = %problem, "ranks: no error file for torchrun");
+    }
+}
+
+fn write_error(path: &Path, error: &anyhow::Error) -> io::Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
+    let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let content = json!({ "message": format!("{error:#}"), "timestamp": timestamp }).to_string();
+    Store::folder(path.parent().unwrap_or(Path::new("")))?.put(name, content.as_bytes())?;
     Ok(())
 }

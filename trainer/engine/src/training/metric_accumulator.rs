@@ -311,22 +311,23 @@ impl MetricAccumulator {
     /// Reads all values over all ranks, and this rank's numbers of `extra`, in one copy. Waits for the device.
     pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(MetricReading, Vec<f64>), Error> {
         let (sums, rest) = self.fetch_all(ranks, extra)?;
-        let mut read = sums.into_iter().map(SumAndCount::mean);
-        let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(read.by_ref()).collect();
-        let mut metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
-        let gains = self.gains(&metrics);
+        let mut sums = sums.into_iter();
+        let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(sums.by_ref().map(SumAndCount::mean)).collect();
+        let read: BTreeMap<MetricName, SumAndCount> = self.metrics.keys().cloned().zip(sums.by_ref()).collect();
+        let gains = self.gains(&read);
+        let mut metrics: BTreeMap<_, _> = read.into_iter().map(|(name, read)| (name, read.mean())).collect();
         metrics.extend(gains.iter().map(|(name, gain)| (name.clone(), gain.value)));
         let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
-        let norm = read.next().expect("the norm is always read");
+        let norm = sums.next().expect("the norm is always read").mean();
         Ok((MetricReading { loss, terms, metrics, gains, norm }, rest))
     }
 
-    /// Returns the gains whose tokens were counted, from the means of all metrics.
-    fn gains(&self, means: &BTreeMap<MetricName, f64>) -> BTreeMap<MetricName, Gain> {
+    /// Returns the gains whose tokens were counted, from the sums of all metrics.
+    fn gains(&self, read: &BTreeMap<MetricName, SumAndCount>) -> BTreeMap<MetricName, Gain> {
         let gain = |(name, metric): (&MetricName, &MetricMean)| {
-            let rate = means.get(metric.entropy_of.as_ref()?)?;
-            let Count::Host(tokens) = metric.mean.count else { return None };
-            (tokens > 0.0).then(|| (name.clone(), Gain { value: entropy(*rate) + means[name], tokens }))
+            let rate = read.get(metric.entropy_of.as_ref()?)?.mean();
+            let tokens = read[name].count;
+            (tokens > 0.0).then(|| (name.clone(), Gain { value: entropy(rate) + read[name].mean(), tokens }))
         };
         self.metrics.iter().filter_map(gain).collect()
     }
@@ -421,6 +422,7 @@ mod tests {
     use super::*;
     use crate::device::tensors::HostTensor;
     use crate::training::process_group::SingleProcess;
+    use crate::training::process_group::test_ranks::{NO_LIMIT, on_shared_ranks};
 
     fn name(objective: &str, part: &str) -> MetricName {
         MetricName::new(objective, part)
@@ -494,6 +496,21 @@ mod tests {
         assert!((reading.gains[&gain].value - expected).abs() < 1e-12, "{reading:?}");
         assert!((reading.gains[&gain].tokens - 16.0).abs() < 1e-12);
         assert!((reading.metrics[&gain] - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn gain_has_the_tokens_of_all_ranks() {
+        let tokens = on_shared_ranks(2, NO_LIMIT, |_, ranks| {
+            let mut tally = MetricAccumulator::new(Device::Cpu);
+            let mut sums = PendingAdditions::default();
+            tally.add_metric("rtd", &Metric::gain("gain", &Tensor::from(1_f32), 8.0, "rate"), &mut sums);
+            tally.add_metric("rtd", &Metric::new("rate", Tensor::from(2_f32), 8.0), &mut sums);
+            sums.settle().expect("added");
+            let gains = tally.read(&*ranks, &[]).expect("read").0.gains;
+            ranks.finish().expect("both end");
+            gains[&name("rtd", "gain")].tokens
+        });
+        assert_eq!(tokens, [16.0, 16.0]);
     }
 
     #[test]

@@ -162,10 +162,10 @@ impl<'a> Run<'a> {
         clock: &'a Clock,
     ) -> Result<Self, Error> {
         let is_first = ranks.share().is_first();
-        let skips = ranks.first_then_all("the skipped steps", || {
+        let skips = ranks.decide("the skipped steps", || {
             let skips = SkipList::read(store)?;
             // Never resume from a checkpoint that was trained on a skipped step.
-            if is_first && !skips.skips.is_empty() {
+            if !skips.skips.is_empty() {
                 trainer_plan::checkpoint::invalidate(store, |state| skips.included_in(state).is_some())?;
             }
             Ok(skips)

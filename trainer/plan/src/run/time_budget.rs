@@ -26,10 +26,10 @@ pub(super) const NAME: &str = "time_budget.json";
 /// Number of parts of the budget. The steps of the rate are invisible in a curve, and the list stays short.
 const PARTS: f64 = 4096.0;
 
-/// Content of the file.
+/// Readings of the clock: the content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TimeReadings {
+pub struct TimeReadings {
     /// Readings, oldest first.
     readings: Vec<TimeReading>,
 }
@@ -50,6 +50,23 @@ impl Sealed for TimeReadings {
     const PRETTY: bool = false;
 }
 
+impl TimeReadings {
+    /// Reads the readings of a run. A run without a time budget has none.
+    pub fn read(run: &Store) -> Result<Self, Error> {
+        let Some((bytes, _)) = run.get_with_stat(NAME)? else { return Ok(Self::default()) };
+        let refuse = |problem: String| Error::Checkpoint { path: run.place(NAME).into(), problem };
+        let list = Self::unseal(&bytes).map_err(|error| {
+            refuse(format!("{error}; restore the file, or continue without it in a branch of this run"))
+        })?;
+        let is_forward = list.readings.is_sorted_by(|a, b| a.step < b.step && a.seconds <= b.seconds);
+        if is_forward && list.readings.first().is_none_or(|first| first.seconds >= 0.0) {
+            Ok(list)
+        } else {
+            Err(refuse("the readings are not in order".to_owned()))
+        }
+    }
+}
+
 /// Time budget of a run.
 #[derive(Debug)]
 pub struct TimeBudget {
@@ -62,10 +79,16 @@ pub struct TimeBudget {
 }
 
 impl TimeBudget {
-    /// Opens the time budget of a run. `before_s` seconds are spent when the process clock shows `begun_s`.
+    /// Creates the time budget of a run with these readings. `before_s` seconds are spent when the process clock shows
+    /// `begun_s`.
+    #[must_use]
+    pub fn new(list: TimeReadings, hours: f64, before_s: f64, begun_s: f64) -> Self {
+        Self { list, budget_s: 3600.0 * hours, before_s, begun_s }
+    }
+
+    /// Opens the time budget of a run, as [`Self::new`] with the readings of its folder.
     pub fn open(run: &Store, hours: f64, before_s: f64, begun_s: f64) -> Result<Self, Error> {
-        let list = read(run)?;
-        Ok(Self { list, budget_s: 3600.0 * hours, before_s, begun_s })
+        Ok(Self::new(TimeReadings::read(run)?, hours, before_s, begun_s))
     }
 
     /// Number of readings.
@@ -121,7 +144,7 @@ pub fn share_spent(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&
 
 /// Writes the readings of `from` up to `step` to `to`, which may be the same run.
 pub fn cut(from: &Store, to: &Store, step: Step) -> Result<(), Error> {
-    let mut list = read(from)?;
+    let mut list = TimeReadings::read(from)?;
     let all = list.readings.len();
     list.readings.retain(|reading| reading.step <= step);
     let is_new = to.head(NAME)?.is_none();
@@ -129,20 +152,6 @@ pub fn cut(from: &Store, to: &Store, step: Step) -> Result<(), Error> {
         to.put(NAME, &list.seal())?;
     }
     Ok(())
-}
-
-fn read(run: &Store) -> Result<TimeReadings, Error> {
-    let Some((bytes, _)) = run.get_with_stat(NAME)? else { return Ok(TimeReadings::default()) };
-    let refuse = |problem: String| Error::Checkpoint { path: run.place(NAME).into(), problem };
-    let list = TimeReadings::unseal(&bytes).map_err(|error| {
-        refuse(format!("{error}; restore the file, or continue without it in a branch of this run"))
-    })?;
-    let is_forward = list.readings.is_sorted_by(|a, b| a.step < b.step && a.seconds <= b.seconds);
-    if is_forward && list.readings.first().is_none_or(|first| first.seconds >= 0.0) {
-        Ok(list)
-    } else {
-        Err(refuse("the readings are not in order".to_owned()))
-    }
 }
 
 #[cfg(test)]

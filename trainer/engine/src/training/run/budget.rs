@@ -3,18 +3,19 @@
 use telemetry::EventKind;
 use telemetry::change::{ChangeReport, How};
 use trainer_plan::Error;
-use trainer_plan::run::time_budget::{TimeBudget, share_spent};
+use trainer_plan::run::time_budget::{TimeBudget, TimeReadings, share_spent};
 
 use super::Run;
 use crate::training::early_stop::EarlyStop;
 use crate::training::interfaces::Host;
 
 impl Run<'_> {
-    /// Opens the time budget, if `train.max_hours` limits the run.
+    /// Opens the time budget, if `train.max_hours` limits the run, with the readings that rank 0 finds.
     pub(super) fn open_time_budget(&mut self, trained_s: Option<f64>) -> Result<(), Error> {
         if let Some(hours) = self.plan().train.max_hours {
             let elapsed_s = self.elapsed_s()?;
-            self.hours = Some(TimeBudget::open(self.store, hours, trained_s.unwrap_or(0.0), elapsed_s)?);
+            let readings = self.trainer.ranks().decide("the time budget", || TimeReadings::read(self.store))?;
+            self.hours = Some(TimeBudget::new(readings, hours, trained_s.unwrap_or(0.0), elapsed_s));
         }
         Ok(())
     }
