@@ -118,7 +118,25 @@ fn supervisors_agree_on_what_is_tried_again() {
     }
 }
 
-/// Runs the Slurm script with a `cloze` of these lines and a `scontrol` that records its arguments and ends the script, as Slurm does.
+#[test]
+fn ranks_of_kubernetes_are_as_many_as_the_pods() {
+    let [job, ranks] = ["job", "ranks"].map(|name| read(root(), &format!("deploy/kubernetes/{name}.yaml")));
+    let world_size =
+        numbers(&ranks.replace("WORLD_SIZE\n              value: \"", "WORLD_SIZE="), "- name: WORLD_SIZE=");
+    for key in ["completions: ", "parallelism: "] {
+        assert_eq!(numbers(&ranks, key), world_size[..1], "{key}");
+    }
+    let rules = |text: &str| {
+        text.split_once("podFailurePolicy:").and_then(|(_, rest)| Some(rest.split_once("template:")?.0.to_owned()))
+    };
+    assert!(
+        rules(&job).is_some_and(|rules_of_job| rules(&ranks) == Some(rules_of_job)),
+        "one policy for the exit codes"
+    );
+}
+
+/// Runs the Slurm script with a `cloze` of these lines and a `scontrol` that records its arguments and ends the script,
+/// as Slurm does.
 fn batch(home: &Home, cloze: &str) -> Command {
     let programs = [("bin/cloze", cloze), ("bin/scontrol", "echo \"$*\" >>asked; kill $PPID")];
     for (name, lines) in programs {

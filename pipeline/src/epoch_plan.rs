@@ -28,6 +28,15 @@ use crate::sampler::{RowRef, Sampler};
 
 /// Source of the dataset version that each epoch of a run reads, and of its missing parts.
 pub trait EpochVersions: Debug + Send + Sync {
+    /// Waits until another process has decided on `epoch`, if another one decides. Called before
+    /// [`snapshot`](Self::snapshot).
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] after a stop, or without a cancel token instead of a wait.
+    fn await_decision(&self, _epoch: Epoch, _stop: Option<&CancelToken>) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns the data of `epoch`. Called before any row of the epoch is rendered, in order from the second epoch on.
     /// One worker calls it while others that need the answer wait. The answer for an epoch must never change, even
     /// after a kill. Implementations persist the answer before they return it.
@@ -320,7 +329,9 @@ impl EpochPlan {
         };
         let all_same = dataset_versions.decided() == u64::MAX && !last.is_part();
         let epochs = if all_same { (row - last.first_row) / last.sampler().rows_per_epoch() } else { epochs };
-        let snapshot = dataset_versions.snapshot(Epoch(last.first_epoch.0 + epochs))?;
+        let epoch = Epoch(last.first_epoch.0 + epochs);
+        dataset_versions.await_decision(epoch, stop)?;
+        let snapshot = dataset_versions.snapshot(epoch)?;
         if snapshot.split.rows() == 0 {
             let dataset_version = snapshot.dataset_version;
             return Err(Error::Config(format!(

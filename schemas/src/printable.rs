@@ -10,7 +10,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escape_obeyed(text, |shown, character| shown.extend(character.escape_unicode()))
 }
 
-/// Returns a JSON document in which characters that terminals obey are escaped, as JSON escapes them. They occur in strings only.
+/// Returns a JSON document in which characters that terminals obey are escaped, as JSON escapes them. They occur in
+/// strings only.
 pub fn printable_json(document: &str) -> Cow<'_, str> {
     // All of them are in the basic multilingual plane.
     escape_obeyed(document, |shown, character| write!(shown, "\\u{:04x}", u32::from(character)).expect("into memory"))

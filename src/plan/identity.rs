@@ -9,7 +9,7 @@ use pipeline::load::{LoadPlan, RowOrder, SourceFacts};
 use pipeline::mixture::PERIOD;
 use toml::{Table, Value};
 use trainer_plan::identity::Identity;
-use trainer_plan::objectives::{Normalize, RowSet};
+use trainer_plan::objectives::Normalize;
 use trainer_plan::requirements::used_networks;
 use trainer_plan::schedule::ScheduleKind;
 
@@ -26,8 +26,9 @@ macro_rules! excluded {
         ///
         /// Keys `sources.NAME` are replaced by their effects, in [`of_source`]. [`unused`] excludes under conditions
         /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.micro_batch_size`,
-        /// `train.tf32`, `train.bf16_all_reduce`, `optimizer.layer_decay`, `schedule.decay_fraction` and
-        /// `schedule.decay_shape`. `train.max_tokens` and `train.max_hours` belong to the identity if they are written.
+        /// `train.tf32`, `train.bf16_all_reduce`, `optimizer.layer_decay`, `schedule.decay_fraction`,
+        /// `schedule.decay_shape` and `negatives_from` of an objective. `train.max_tokens` and `train.max_hours` belong
+        /// to the identity if they are written.
         const EXCLUDED: &[(&str, &str)] = &[$(($key, $why)),+];
     };
 }
@@ -127,7 +128,11 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     if training.schedule.kind != ScheduleKind::Wsd {
         unused.extend(["schedule.decay_fraction", "schedule.decay_shape"].map(str::to_owned));
     }
-    let coupled = active().any(|(_, objective)| objective.contrasted_rows() == Some(RowSet::MicroBatch));
+    for (name, objective) in active() {
+        unused.extend(objective.unused_keys().into_iter().map(|key| format!("objectives.{name}.{key}")));
+    }
+    // Validations contrast the rows of a micro-batch.
+    let coupled = active().any(|(_, objective)| objective.contrasted_rows().is_some());
     let draws = networks.values().filter_map(|network| network.output_view()).any(|made| !made.reads_draws);
     if !(coupled || draws || training.train.normalize == Normalize::MicroBatch || drops_out(training)) {
         unused.push("train.micro_batch_size".to_owned());
@@ -244,6 +249,19 @@ mod tests {
         assert!(!has(&found, "views.idle") && !has(&found, "objectives.tc") && !has(&found, "networks."));
         config.training.loss.insert("tc".to_owned(), 1.0);
         assert!(has(&keys(&config, &config.resolved()), "objectives.tc."));
+    }
+
+    #[test]
+    fn keys_that_earlier_versions_lack_belong_if_they_have_an_effect() {
+        let belongs = |keys_of_objective: &str| {
+            let mut config = config();
+            let objective = format!("scl = {{ kind = 'sequence_contrastive'{keys_of_objective} }}");
+            config.training.objectives = toml::from_str(&objective).expect("an objective");
+            config.training.loss = [("scl".to_owned(), 1.0)].into();
+            keys(&config, &config.resolved()).contains("objectives.scl.negatives_from")
+        };
+        assert!(!belongs("") && !belongs(", negatives_from = 'micro_batch'"));
+        assert!(belongs(", negatives_from = 'global_batch'"));
     }
 
     #[test]

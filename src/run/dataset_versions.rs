@@ -8,8 +8,10 @@
 //! # Why
 //! A prepared folder grows while runs read it, and a run that is killed must resume with the data that it had. With
 //! `data.version = "pinned"` all epochs read the version that the run began with ([`PinnedVersion`]). With `"latest"`,
-//! each epoch reads the newest version at the time when its first row is requested, by any rank. If the first epoch is streamed
+//! each epoch reads the newest version at the time when its first row is requested. If the first epoch is streamed
 //! ([`streamed`]), the list also records how far it was read, so that other text under the same names is noticed.
+//!
+//! Rank 0 decides for all ranks. The others wait until the list has an epoch.
 
 mod list;
 pub mod pauses;
@@ -17,23 +19,23 @@ pub mod streamed;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pipeline::epoch_plan::{EpochVersions, SplitSnapshot};
 use pipeline::load::{self, RowOrder, VersionChoice};
 use pipeline::{Error, Result};
-use schemas::{DatasetVersion, Epoch, Manifest, Sealed as _, Shard, manifest};
-use store::{Replaced, Store, Version};
+use runtime::{CancelToken, starved};
+use schemas::{DatasetVersion, Epoch, Manifest, Shard, manifest};
+use store::{Store, Version};
 
 use self::list::{ReadPrefix, VersionList, other_data};
 pub(crate) use self::list::{hashes_of, list_name, part_lists};
 
-/// Maximum time in which rank 0 begins the list of a new run.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Maximum time in which rank 0 decides on an epoch that another rank has reached.
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Interval of reads until it has.
-const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(50);
 
 /// The dataset versions of one run.
 #[derive(Debug)]
@@ -56,8 +58,8 @@ struct State {
     seen: Option<Version>,
     /// Run folder to which the list is written. `None` for commands that write nothing.
     run: Option<Store>,
-    /// Whether this process holds the lock of the run folder.
-    is_holder: bool,
+    /// Run folder of rank 0, which writes the list. `None` on rank 0.
+    followed: Option<Store>,
 }
 
 impl DatasetVersions {
@@ -82,7 +84,7 @@ impl DatasetVersions {
         let list = found.clone().unwrap_or_else(|| VersionList::new(order, hashes));
         list.check_order(order)?;
         list.check_hashes(hashes, data)?;
-        let state = State { list, found, snapshot: None, seen: None, run: None, is_holder: false };
+        let state = State { list, found, snapshot: None, seen: None, run: None, followed: None };
         Ok(Self { data: data.clone(), name, choice, state: Mutex::new(state) })
     }
 
@@ -111,48 +113,34 @@ impl DatasetVersions {
         match VersionList::read(&run, &self.name)? {
             Some(found) if found == state.list => {}
             found if found == state.found => state.list.write(&run, &self.name)?,
-            _ => return Err(self.planned_too_early(&run)),
-        }
-        (state.run, state.is_holder) = (Some(run), true);
-        Ok(())
-    }
-
-    /// Decides later epochs together with rank 0, which holds the lock of the run folder and begins the list.
-    pub fn decide_in(&self, run: Store) {
-        self.lock().run = Some(run);
-    }
-
-    /// Decides the version of `epoch`, the next one, unless another rank has. The list in the run folder is written first:
-    /// after a kill, the resumed run must know which version was rendered.
-    fn decide(&self, state: &mut State, epoch: Epoch) -> Result<()> {
-        let begun = Instant::now();
-        while state.list.version_at(epoch).is_none() {
-            let manifest = self.manifest(state)?;
-            let mut list = state.list.clone();
-            list.push(manifest.newest(), &self.hashes(state, &manifest)?);
-            let Some(run) = &state.run else {
-                state.list = list;
-                break;
-            };
-            match VersionList::read_with_version(run, &self.name)? {
-                Some((written, version)) if written == state.list => {
-                    if let Replaced::Made(_) = run.put_if_version(&self.name, &list.seal(), &version)? {
-                        state.list = list;
-                    }
-                }
-                Some((written, _)) if written.continues(&state.list) => state.list = written,
-                None if state.is_holder => state.list.write(run, &self.name)?,
-                None if begun.elapsed() < MAX_WAIT => sleep(POLL),
-                _ => return Err(self.planned_too_early(run)),
+            _ => {
+                let place = run.place(&self.name);
+                let message =
+                    "another process has trained here since this one began to plan; run the same command again";
+                return Err(Error::Config(format!("{place}: {message}")));
             }
         }
+        state.run = Some(run);
         Ok(())
     }
 
-    fn planned_too_early(&self, run: &Store) -> Error {
-        let place = run.place(&self.name);
-        let message = "another process has trained here since this one began to plan; run the same command again";
-        Error::Config(format!("{place}: {message}"))
+    /// Leaves the decisions to rank 0, which writes the list to the run folder.
+    pub fn follow(&self, run: Store) {
+        self.lock().followed = Some(run);
+    }
+
+    /// Reads the list of rank 0, if it has one. Returns whether it has decided on `epoch`.
+    fn read_decision(&self, run: &Store, epoch: Epoch) -> Result<bool> {
+        let mut state = self.lock();
+        match VersionList::read(run, &self.name)? {
+            Some(list) if !list.continues(&state.list) => {
+                let place = run.place(&self.name);
+                return Err(Error::Config(format!("{place}: it has other dataset versions than this rank has read")));
+            }
+            Some(list) => state.list = list,
+            None => {}
+        }
+        Ok(state.list.version_at(epoch).is_some())
     }
 
     /// Number of shards of a streamed epoch that the run has read, according to its list.
@@ -206,11 +194,41 @@ impl DatasetVersions {
 }
 
 impl EpochVersions for DatasetVersions {
+    fn await_decision(&self, epoch: Epoch, stop: Option<&CancelToken>) -> Result<()> {
+        let run = {
+            let state = self.lock();
+            state.followed.clone().filter(|_| state.list.version_at(epoch).is_none())
+        };
+        let Some(run) = run else { return Ok(()) };
+        let begun = Instant::now();
+        while !self.read_decision(&run, epoch)? {
+            if begun.elapsed() > MAX_WAIT {
+                let place = run.place(&self.name);
+                let seconds = MAX_WAIT.as_secs();
+                let message = format!("rank 0 has not decided on the dataset version of epoch {epoch} in {seconds} s");
+                return Err(Error::Config(format!(
+                    "{place}: {message}; see its log, and check that all ranks see the file"
+                )));
+            }
+            match stop {
+                Some(stop) if !starved(|| stop.is_cancelled_within(POLL)) => {}
+                _ => return Err(Error::Stopped),
+            }
+        }
+        Ok(())
+    }
+
     fn snapshot(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         let mut state = self.lock();
         if state.list.version_at(epoch).is_none() {
             assert_eq!(epoch.0, state.list.epochs, "epochs are decided one after another");
-            self.decide(&mut state, epoch)?;
+            let manifest = self.manifest(&state)?;
+            let mut list = state.list.clone();
+            list.push(manifest.newest(), &self.hashes(&state, &manifest)?);
+            // Written first: after a kill, the resumed run must know which version was rendered.
+            self.write(&state, &list)?;
+            let snapshot = SplitSnapshot::train(&manifest, manifest.newest());
+            (state.list, state.snapshot) = (list, Some(Arc::new(snapshot)));
         }
         let dataset_version = state.list.version_at(epoch).expect("it was just decided");
         let known = state.snapshot.take().filter(|snapshot| snapshot.dataset_version == dataset_version);

@@ -2,7 +2,7 @@
 
 use std::thread::{Builder, JoinHandle};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::panic_guard::panic_error;
 
 /// Running thread. Dropping it detaches the thread; [`join`](NamedThread::join) waits for its value.
@@ -18,8 +18,10 @@ pub fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<NamedThread<T>> {
     let name = name.into();
-    let handle = Builder::new().name(name.clone()).spawn(body)?;
-    Ok(NamedThread { name, handle })
+    match Builder::new().name(name.clone()).spawn(body) {
+        Ok(handle) => Ok(NamedThread { name, handle }),
+        Err(source) => Err(Error::Spawn { name, source }),
+    }
 }
 
 impl<T> NamedThread<T> {

@@ -88,6 +88,10 @@ impl BatchStream {
             let by = WorkerIndex { index: worker, count: workers.workers };
             let make = || {
                 let rows = cut.rows(own);
+                if share.ranks() > 1 && share.is_first() {
+                    // The other ranks wait for the decisions of rank 0 on the dataset versions of epochs.
+                    maker.epochs(RowIndex(cut.end_of_all(own)))?;
+                }
                 if let Some(ahead) = &frees {
                     ahead.advance(&maker, rows.end);
                 }

@@ -186,8 +186,8 @@ impl<'a> Aggregate<'a> {
         self.parts.values().flat_map(split)
     }
 
-    /// Rejects a corpus without documents, unless only a part of it was sampled, or with too many bad lines. Logs the first
-    /// bad lines.
+    /// Rejects a corpus without documents, unless only a part of it was sampled, or with too many bad lines. Logs the
+    /// first bad lines.
     pub(super) fn check_rejects(&self, inputs: &[String], is_part: bool) -> Result<()> {
         let report = self.report();
         if report.documents == 0 && !is_part {

@@ -68,8 +68,8 @@ pub(super) fn head_file(store: &Store, name: &str) -> Result<Option<Stat>> {
     found.map_err(|error| if is_no_file(&error) { no_file(&error).into() } else { error.into() })
 }
 
-/// Returns what the store has found of an object that is written again if it is missing. A pipe or a broken link in its place
-/// counts as missing: the next write replaces it.
+/// Returns what the store has found of an object that is written again if it is missing. A pipe or a broken link in its
+/// place counts as missing: the next write replaces it.
 pub(super) fn replaceable<T>(found: io::Result<Option<T>>) -> Result<Option<T>> {
     match found {
         Err(error) if is_no_file(&error) => Ok(None),

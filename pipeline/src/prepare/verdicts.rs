@@ -1,5 +1,5 @@
-//! Verdicts on duplicates: `verdicts/part-00000.bin` for each part, and the sealed `verdicts/00000.json` of each dataset
-//! version, which is written last and has their BLAKE3.
+//! Verdicts on duplicates: `verdicts/part-00000.bin` for each part, and the sealed `verdicts/00000.json` of each
+//! dataset version, which is written last and has their BLAKE3.
 //!
 //! The object of a part lists its removed documents in order, 17 bytes each, little-endian: the piece (uint32), the
 //! number of the document among those of the piece (uint32), its start (uint64), and 0 for an exact or 1 for a near

@@ -9,8 +9,9 @@
 //! be read as a whole anyway, to verify it.
 //!
 //! # Definition
-//! A file appears under its name when it is complete: a kill leaves no half file. A process that downloads a shard locks
-//! a file, so that the ranks of a host, which read the same shards at the same time, download each once. A process hashes a file that it did
+//! A file appears under its name when it is complete: a kill leaves no half file. A process that downloads a shard
+//! locks a file, so that the ranks of a host, which read the same shards at the same time, download each once. A process
+//! hashes a file that it did
 //! not download before its first use; a damaged one is removed and downloaded again. The bound holds for all files of
 //! the folder; other processes may exceed it by 1/16 each, until the next download. If the folder cannot be written,
 //! or if a shard exceeds the bound, shards are read from the store directly.
@@ -123,7 +124,8 @@ impl ShardCache {
     }
 
     /// Returns the verified local copy of a shard, and the store that has it. Downloads it if it is missing. Returns
-    /// `None` if it cannot be had, or after a cancellation; the shard is then read from its store, which reports errors.
+    /// `None` if it cannot be had, or after a cancellation; the shard is then read from its store, which reports
+    /// errors.
     pub(super) fn fetch(&self, remote: &Store, shard: &Shard, stop: Option<&CancelToken>) -> Option<(Store, Shard)> {
         if !is_hash(&shard.blake3) {
             return None;
@@ -164,15 +166,19 @@ impl ShardCache {
         if self.has(&local, shard)? {
             return Ok(Some(local));
         }
-        let _lock = DownloadLock::acquire(&self.0.folder, &shard.blake3, stop);
-        if self.has(&local, shard)? {
-            return Ok(Some(local));
+        let mut held = DownloadLock::acquire(&self.0.folder, &shard.blake3, stop);
+        if local.head(&file_name(shard))?.is_some() {
+            // Others that have waited verify the file at the same time.
+            held = None;
+            if self.has(&local, shard)? {
+                return Ok(Some(local));
+            }
         }
         for _ in 0..DOWNLOADS_MAX {
             if !self.make_room(shard.bytes)? {
                 return Ok(None);
             }
-            let outcome = download(remote, &local, shard, stop);
+            let outcome = download(remote, &local, shard, held.as_ref(), stop);
             lock(&self.0.usage).pending -= shard.bytes;
             match outcome? {
                 Download::Done => {
@@ -291,7 +297,13 @@ enum Download {
 ///
 /// # Errors
 /// If the cache cannot be written.
-fn download(remote: &Store, local: &Store, shard: &Shard, stop: Option<&CancelToken>) -> io::Result<Download> {
+fn download(
+    remote: &Store,
+    local: &Store,
+    shard: &Shard,
+    held: Option<&DownloadLock>,
+    stop: Option<&CancelToken>,
+) -> io::Result<Download> {
     let mut writer = local.writer(&file_name(shard))?;
     let mut hasher = blake3::Hasher::new();
     let mut at = 0;
@@ -304,6 +316,7 @@ fn download(remote: &Store, local: &Store, shard: &Shard, stop: Option<&CancelTo
             Ok(block) => block,
             Err(error) => return Ok(Download::Failed(error.to_string())),
         };
+        held.inspect(|lock| lock.touch());
         hasher.update(&block);
         writer.write_all(&block)?;
         at = end;

@@ -5,7 +5,7 @@ use pipeline::prepare::PartLists;
 use pipeline::{Error, Result};
 use schemas::{DatasetVersion, Epoch, Manifest, Sealed, Shard, Split};
 use serde::{Deserialize, Serialize};
-use store::{Store, Version};
+use store::Store;
 
 /// Name of the file if there is one prepared folder.
 pub(super) const NAME: &str = "dataset_versions.json";
@@ -78,19 +78,14 @@ impl VersionList {
 
     /// Reads the list of a run, if it exists.
     pub(super) fn read(run: &Store, name: &str) -> Result<Option<Self>> {
-        Ok(Self::read_with_version(run, name)?.map(|(list, _)| list))
-    }
-
-    /// Reads the list of a run and the version of the file, if it exists.
-    pub(super) fn read_with_version(run: &Store, name: &str) -> Result<Option<(Self, Version)>> {
-        let Some((bytes, stat)) = run.get_with_stat(name)? else { return Ok(None) };
+        let Some((bytes, _)) = run.get_with_stat(name)? else { return Ok(None) };
         let refuse = |error: &dyn std::fmt::Display| {
             let fix = "it records which data the run reads; restore it, or begin a new run (another `run.folder`)";
             Error::Config(format!("{}: {error}; {fix}", run.place(name)))
         };
         let list = Self::unseal(&bytes).map_err(|error| refuse(&error))?;
         let is_whole = list.epochs > 0 && list.spans.first().is_some_and(|first| first.epoch == Epoch(0));
-        if is_whole { Ok(Some((list, stat.version))) } else { Err(refuse(&"the list does not begin with epoch 0")) }
+        if is_whole { Ok(Some(list)) } else { Err(refuse(&"the list does not begin with epoch 0")) }
     }
 
     pub(super) fn write(&self, run: &Store, name: &str) -> Result<()> {

@@ -67,23 +67,37 @@ fn an_epoch_keeps_its_dataset_version_after_a_kill() {
 }
 
 #[test]
-fn ranks_decide_on_an_epoch_once() {
+fn other_ranks_wait_for_the_decisions_of_rank_0() {
     let home = Home::new();
     let [first, other] = [(); 2].map(|()| home.open().expect("none is there"));
     let run = || Store::folder(home.run()).expect("there");
-    other.decide_in(run());
+    other.follow(run());
+    let (_source, stop) = runtime::cancel_pair();
+    let await_decision = |epoch| other.await_decision(Epoch(epoch), Some(&stop));
+    await_decision(0).expect("every list has it");
     std::thread::scope(|scope| {
-        // Waits until rank 0 begins the list.
-        let early = scope.spawn(|| versions_of(&other, 0..2));
+        let early = scope.spawn(|| {
+            await_decision(1).expect("decided");
+            versions_of(&other, 1..2)
+        });
         first.record_in(run()).expect("the only one");
-        assert_eq!(early.join().expect("no panic"), [0, 0]);
+        assert_eq!(versions_of(&first, 1..2), [0]);
+        home.add(1);
+        assert_eq!(early.join().expect("no panic"), [0], "not the version that is now the newest");
     });
-    home.add(1);
-    assert_eq!(versions_of(&first, 1..3), [0, 1], "epoch 1 was decided by the other rank");
+    assert_eq!(versions_of(&first, 2..3), [1]);
     home.add(2);
-    assert_eq!(versions_of(&other, 2..4), [1, 2], "epoch 2 was decided by rank 0");
-    assert_eq!(versions_of(&first, 3..5), [2, 2]);
-    assert_eq!(versions_of(&home.kept(), 0..5), [0, 0, 1, 2, 2], "as it was written down");
+    await_decision(2).expect("decided");
+    assert_eq!(versions_of(&other, 2..3), [1]);
+
+    let (source, stop) = runtime::cancel_pair();
+    source.cancel();
+    assert!(matches!(other.await_decision(Epoch(3), Some(&stop)), Err(Error::Stopped)), "rank 0 has not decided");
+    assert!(matches!(other.await_decision(Epoch(3), None), Err(Error::Stopped)));
+    let list =
+        VersionList { epochs: 3, spans: Vec::new(), ..VersionList::read(&run(), NAME).expect("read").expect("there") };
+    list.write(&run(), NAME).expect("written");
+    other.await_decision(Epoch(3), Some(&stop)).expect_err("a damaged list");
 }
 
 #[test]

@@ -122,8 +122,8 @@ int cloze_store_add(Store* store, const char* key, int64_t amount, int64_t* sum)
 
 void cloze_store_free(Store* store) { delete store; }
 
-// Connects the processes that share `prefix` in the store by Gloo. `address` is an address of this host. If it is null, c10d chooses: the interface that
-// GLOO_SOCKET_IFNAME names, or the address of the host's name.
+// Connects the processes that share `prefix` in the store by Gloo. `address` is an address of this host. If it is null,
+// c10d chooses: the interface that GLOO_SOCKET_IFNAME names, or the address of the host's name.
 int cloze_gloo_connect(const Store* store, const char* prefix, const char* address, int rank, int size,
                        int64_t timeout_ms, int64_t operation_timeout_ms, Group** group) {
   return guarded([&] {

@@ -34,14 +34,15 @@ pub struct TrainConfig {
     pub precision: Precision,
     /// Whether float32 products may use TensorFloat-32 (10 instead of 23 bits): several times as fast on CUDA.
     pub tf32: bool,
-    /// Device: `auto` (the first CUDA device if there is one, else the CPU), `cpu`, `cuda` (the first; an error
-    /// without one) or `cuda:1` (counted from 0). Of several ranks on a host, the first has this device and the others have
-    /// the following ones.
+    /// Device: `auto` (the first CUDA device if there is one, else the CPU), `cpu`, `cuda` (the first; an error without
+    /// one) or `cuda:1` (counted from 0). Of several ranks on a host, the first has this device and the others have the
+    /// following ones.
     pub device: DeviceChoice,
     /// Whether activations are recomputed in the backward pass. This needs far less memory and a third more operations;
     /// the results are bitwise equal.
     pub activation_checkpointing: bool,
-    /// Threads of libtorch on the CPU; 0 for one per core, divided by the ranks of the host. Results are bitwise equal only for equal numbers of threads.
+    /// Threads of libtorch on the CPU; 0 for one per core, divided by the ranks of the host. Results are bitwise equal
+    /// only for equal numbers of threads.
     pub threads: usize,
     /// Whether several ranks sum their gradients in bfloat16: half the bytes between the ranks, 8 instead of 24 bits.
     pub bf16_all_reduce: bool,

@@ -1,10 +1,10 @@
 //! A training run as data: its configuration and plan, its cost, and the files that it leaves, without libtorch.
 //!
 //! [`config`], [`encoder`], [`networks`], [`objectives`], [`optimizer`] and [`schedule`] are the sections of a
-//! configuration; a [`TrainRequest`] is all of them, a [`TrainPlan`] one without problems, and the only thing that starts a
-//! run. [`cost`], [`memory`] and [`weights`] say what it computes and keeps, and [`scaling`] how several ranks share it.
-//! [`checkpoint`] and [`run`] are the files of a run that need no tensors: listed, verified, pinned, rolled back, branched.
-//! The engine, `cloze-trainer`, computes.
+//! configuration; a [`TrainRequest`] is all of them, a [`TrainPlan`] one without problems, and the only thing that
+//! starts a run. [`cost`], [`memory`] and [`weights`] say what it computes and keeps, and [`scaling`] how several ranks
+//! share it. [`checkpoint`] and [`run`] are the files of a run that need no tensors: listed, verified, pinned, rolled
+//! back, branched. The engine, `cloze-trainer`, computes.
 
 #[cfg(test)]
 extern crate self as trainer_plan;

@@ -10,13 +10,15 @@
 use std::collections::BTreeMap;
 
 use crate::encoder::{Attend, EncoderConfig, RelativeForm, padded_rows};
-use crate::objectives::{AnyObjective, Scores};
+use crate::objectives::{AnyObjective, RowSet, Scores};
 use crate::pass::Pass;
 use crate::precision::Precision;
 use crate::train_plan::TrainPlan;
 
 /// Bytes per pair of positions that an objective compares: random numbers, indices and cosines.
 const PAIR_BYTES: f64 = 50.0;
+/// Matrices of the scores of a contrast that exist at the same time, in float32.
+const SCORE_MATRICES: f64 = 7.0;
 /// Number of vocabulary scores that are computed at a time, in blocks of positions. They take 64 MiB in float32, which
 /// is enough to keep a device busy.
 pub const SCORES_AT_ONCE: i64 = 1 << 24;
@@ -44,6 +46,7 @@ impl TrainPlan {
             .collect();
         let learning_objectives = self.active().filter(|active| active.weight != 0.0);
         let objectives: Vec<&AnyObjective> = learning_objectives.map(|active| active.objective).collect();
+        let contrasts = objectives.iter().map(|objective| self.contrast_bytes(objective));
         let pairs = objectives.iter().map(|objective| PAIR_BYTES * objective.compares() * self.tokens());
         let cast = if self.train.precision == Precision::F32 { 0.0 } else { self.train.precision.product_bytes() };
         // Objectives are computed one after the other, but every graph stays until the backward pass.
@@ -60,9 +63,18 @@ impl TrainPlan {
         MemoryEstimate {
             weights: (4.0 + cast) * (learning + frozen) as f64,
             optimizer: 12.0 * learning as f64,
-            activations: activations + pairs.sum::<f64>(),
+            activations: activations + pairs.chain(contrasts).sum::<f64>(),
             logits,
         }
+    }
+
+    /// Bytes of the vectors of the global batch, in both views, and of their scores with those of a micro-batch.
+    fn contrast_bytes(&self, objective: &AnyObjective) -> f64 {
+        if objective.contrasted_rows() != Some(RowSet::GlobalBatch) {
+            return 0.0;
+        }
+        let vectors = 2.0 * self.train.global_batch_size as f64;
+        4.0 * vectors * f64::from(self.encoder.hidden) + SCORE_MATRICES * 4.0 * vectors * 2.0 * self.rows()
     }
 
     /// Bytes of the gradients of all uses before they are added to those of the weights, and of their widened copies.
@@ -224,6 +236,7 @@ impl Encoding {
 mod tests {
     use super::*;
     use crate::encoder::EncoderConfig;
+    use crate::request::TrainRequest;
     use crate::testing;
 
     #[test]
@@ -234,6 +247,21 @@ mod tests {
         assert!((each(Precision::Bf16) - 38.0).abs() < 1e-9, "{}", each(Precision::Bf16));
         assert!((each(Precision::F32) - 66.0).abs() < 1e-9, "{}", each(Precision::F32));
         assert!((each(Precision::Bf16Hidden) - 34.0).abs() < 1e-9, "{}", each(Precision::Bf16Hidden));
+    }
+
+    #[test]
+    fn vectors_of_the_global_batch_take_memory() {
+        let mut request = testing::request();
+        let memory = |request: &TrainRequest| testing::checked(request.clone()).memory().total();
+        let before = memory(&request);
+        let Some(AnyObjective::SequenceContrastive(objective)) = request.objectives.get_mut("sequence_contrastive")
+        else {
+            panic!("the request has the objective");
+        };
+        objective.negatives_from = RowSet::GlobalBatch;
+        // Two views of 8 rows, 16 wide, and scores with two views of 4 rows.
+        let expected = 4.0 * 16.0 * 16.0 + 7.0 * 4.0 * 16.0 * 8.0;
+        assert!((memory(&request) - before - expected).abs() < 1e-6);
     }
 
     #[test]

@@ -323,15 +323,20 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
 fn contrast_problems(request: &TrainRequest, name: &str, objective: &AnyObjective) -> Vec<Problem> {
     let Some(contrasted) = objective.contrasted_rows() else { return Vec::new() };
     let train = &request.train;
-    let (key, rows) = match contrasted {
-        RowSet::MicroBatch => ("train.micro_batch_size", train.micro_batch_size),
-        RowSet::GlobalBatch => ("train.global_batch_size", train.global_batch_size),
-    };
     let mut problems = Vec::new();
-    if rows == 1 {
-        let set = contrasted.name();
-        let message = format!("`{name}` contrasts the rows of a {set} with each other; it needs at least 2 rows");
+    let mut needs_two = |key: &str, what: &str| {
+        let message = format!("`{name}` contrasts the rows of a {what} with each other; it needs at least 2 rows");
         problems.push(Problem::new(key, message).about("objectives", name));
+    };
+    if train.micro_batch_size == 1 {
+        match contrasted {
+            RowSet::MicroBatch => needs_two("train.micro_batch_size", "micro-batch"),
+            RowSet::GlobalBatch if train.global_batch_size == 1 => needs_two("train.global_batch_size", "global batch"),
+            RowSet::GlobalBatch if request.validation.every_steps > 0 => {
+                needs_two("train.micro_batch_size", "micro-batch in validations");
+            }
+            RowSet::GlobalBatch => {}
+        }
     }
     if contrasted == RowSet::GlobalBatch && train.normalize == Normalize::MicroBatch {
         let message = format!("`{name}` contrasts the rows of all micro-batches: write `normalize = \"step\"`");

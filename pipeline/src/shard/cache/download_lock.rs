@@ -2,43 +2,53 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
-use runtime::CancelToken;
+use runtime::{CancelToken, starved};
 
 /// Interval between two attempts.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Maximum time of a wait for another process, which may be suspended.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Maximum time without progress of the holder, which may be suspended.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// Lock of a shard, released by the drop or the end of the process.
 #[derive(Debug)]
 pub(super) struct DownloadLock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl DownloadLock {
-    /// Waits until no other process downloads the shard. Returns `None` without a lock: if the folder cannot be written or
-    /// locked, after a cancellation or a long wait. Two processes then download the same file, which does no harm.
+    /// Waits until no other process downloads the shard. Returns `None` without a lock: if the folder cannot be written
+    /// or locked, after a cancellation, or if the holder makes no progress. Two processes then download the same file,
+    /// which does no harm.
     #[expect(clippy::disallowed_methods, reason = "a file without content")]
     pub(super) fn acquire(folder: &Path, blake3: &str, stop: Option<&CancelToken>) -> Option<Self> {
         let path = folder.join(format!(".{blake3}.lock"));
-        let file = File::create(&path).ok()?;
-        let begun = Instant::now();
+        // The file of another user can be locked, but not written.
+        let file = File::create(&path).or_else(|_| File::open(&path)).ok()?;
         loop {
             match file.try_lock() {
-                Ok(()) => return Some(Self { path, _file: file }),
+                Ok(()) => return Some(Self { path, file }),
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(_)) => return None,
             }
-            if begun.elapsed() > MAX_WAIT || stop.is_some_and(CancelToken::is_cancelled) {
+            let progress = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
+            let is_silent = progress.elapsed().is_ok_and(|silence| silence > MAX_SILENCE);
+            let is_cancelled = stop.is_some_and(|stop| starved(|| stop.is_cancelled_within(POLL)));
+            if stop.is_none() {
+                std::thread::sleep(POLL);
+            }
+            if is_silent || is_cancelled {
                 return None;
             }
-            sleep(POLL);
         }
+    }
+
+    /// Tells the processes that wait that this one makes progress.
+    pub(super) fn touch(&self) {
+        let _ = self.file.set_modified(SystemTime::now());
     }
 }
 

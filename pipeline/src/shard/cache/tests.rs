@@ -18,10 +18,10 @@ struct Remote {
 
 impl Remote {
     fn new() -> Self {
-        Self::of(MemoryBackend::new(FaultConfig::none()))
+        Self::with_memory(MemoryBackend::new(FaultConfig::none()))
     }
 
-    fn of(memory: MemoryBackend) -> Self {
+    fn with_memory(memory: MemoryBackend) -> Self {
         let store = Store::from_memory(&memory);
         let shape = Synthetic { rows_per_group: 20, groups_per_shard: 1, train_rows: 240, ..Synthetic::default() };
         let manifest = shape.write(&store).expect("written");
@@ -80,7 +80,7 @@ fn a_shard_is_downloaded_once_for_all_processes() {
 #[test]
 fn processes_that_begin_together_download_a_shard_once() {
     let memory = MemoryBackend::new(FaultConfig { latency: Duration::from_millis(50), ..FaultConfig::none() });
-    let remote = Remote::of(memory);
+    let remote = Remote::with_memory(memory);
     let shard = &remote.shards()[0];
     let before = remote.requests();
     let caches = [(); 4].map(|()| remote.cache(MANY));

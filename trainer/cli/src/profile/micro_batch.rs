@@ -10,7 +10,7 @@ use profiler::statistics::quartiles;
 use profiler::what_if::{GAIN_MIN, WhatIfChange};
 use trainer::training::time_steps;
 use trainer_plan::TrainPlan;
-use trainer_plan::objectives::{Normalize, RowSet};
+use trainer_plan::objectives::Normalize;
 
 use super::step::made_steps;
 
@@ -54,12 +54,10 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<WhatIfChange>
 
 /// Whether the training result depends on the micro-batch size, so that it must not be tuned for speed.
 ///
-/// It does if the rows of a micro-batch are contrasted with each other, or if each micro-batch is normalized separately.
+/// It does if rows are contrasted with each other, or if each micro-batch is normalized separately.
 pub(crate) fn is_recipe(plan: &TrainPlan) -> bool {
     plan.train.normalize == Normalize::MicroBatch
-        || plan
-            .active()
-            .any(|active| active.weight != 0.0 && active.objective.contrasted_rows() == Some(RowSet::MicroBatch))
+        || plan.active().any(|active| active.weight != 0.0 && active.objective.contrasted_rows().is_some())
 }
 
 /// Returns the predicted relative speed-up of micro-batches of twice the rows.

@@ -1,7 +1,7 @@
 //! Ranks of a run: what a process of several does differently from a single one.
 //!
-//! Rank 0 holds the run folder, writes everything, and serves the page. The other ranks train on their share, and read the
-//! checkpoint from the same folder.
+//! Rank 0 holds the run folder, writes everything, and serves the page. The other ranks train on their share, and read
+//! the checkpoint from the same folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

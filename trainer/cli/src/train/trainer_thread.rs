@@ -58,7 +58,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         RunBadRows::open_as(store, identity, checkpoint::steps(store)?.is_empty())?
     });
     if !is_first {
-        plan.data().versions().iter().for_each(|versions| versions.decide_in(store.clone()));
+        plan.data().versions().iter().for_each(|versions| versions.follow(store.clone()));
     }
     let exposure = Arc::<Mutex<Exposure>>::default();
     let records = RowRecords { bad_rows: Arc::clone(&left_out) as _, exposure: Arc::clone(&exposure) };

@@ -8,7 +8,8 @@
 //! summed in bfloat16. The summation order stays the same when activation checkpointing splits the backward pass into
 //! pieces.
 //!
-//! A weight can be watched: its gradient is then summed and taken as soon as all its uses have theirs, during the backward pass.
+//! A weight can be watched: its gradient is then summed and taken as soon as all its uses have theirs, during the
+//! backward pass.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,7 +40,8 @@ impl Weight {
         Self::new(&self.master, &self.uses)
     }
 
-    /// Returns the float32 weight itself. Gradients of computations on it bypass the summation order of [`accumulate_grads`].
+    /// Returns the float32 weight itself. Gradients of computations on it bypass the summation order of
+    /// [`accumulate_grads`].
     pub(crate) fn master(&self) -> &Tensor {
         &self.master
     }
@@ -117,8 +119,8 @@ impl GradLeaves {
         leaf
     }
 
-    /// Passes the gradient of the weight to `receiver`, once, when all leaves that are made from now on have theirs. Ends with
-    /// [`clear_uses`]. All leaves must be made before the backward pass.
+    /// Passes the gradient of the weight to `receiver`, once, when all leaves that are made from now on have theirs.
+    /// Ends with [`clear_uses`]. All leaves must be made before the backward pass.
     pub(super) fn watch(&self, index: usize, master: &Tensor, receiver: &GradReceiver) {
         let receiver = Arc::clone(receiver);
         self.inner().watch = Some(Watch { index, master: master.shallow_clone(), receiver, missing: 0 });
@@ -228,7 +230,8 @@ mod tests {
             let handle = Weight::new(&parts.0, &parts.1);
             let passes = [small, small].map(|factor| (handle.pass_leaf_f32(), factor));
             let head = (handle.use_leaf_f32(), 1.0);
-            // Without pieces, `accumulate_grads` runs after all leaves have gradients. With pieces, it runs after each leaf.
+            // Without pieces, `accumulate_grads` runs after all leaves have gradients. With pieces, it runs after each
+            // leaf.
             let order = [&head, &passes[1], &passes[0]];
             for (leaf, factor) in order {
                 (leaf * *factor).sum(MASTER).backward();

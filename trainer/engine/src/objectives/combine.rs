@@ -4,7 +4,6 @@
 //! runs. So every position of a step has the same weight for any split into micro-batches. A mean of means would favour
 //! the positions of micro-batches that have few.
 
-use schemas::RankShard;
 use tch::Tensor;
 use trainer_plan::objectives::Normalize;
 
@@ -18,8 +17,6 @@ pub(crate) struct Counts {
     // [term], over all micro-batches of all ranks.
     totals: Vec<f64>,
     micro_batches: f64,
-    // Count of the first term of each micro-batch of the step, if it was asked for.
-    in_stream: Vec<f64>,
     normalize: Normalize,
     weight: f64,
 }
@@ -43,23 +40,7 @@ impl Counts {
             }
         }
         let micro_batches = terms.len() as f64;
-        Self { terms, totals, micro_batches, in_stream: Vec::new(), normalize, weight }
-    }
-
-    /// Adds the counts of the first term of all micro-batches of the step. Every rank has as many as this one.
-    #[must_use]
-    pub(crate) fn by_micro_batch(mut self, share: RankShard) -> Self {
-        self.in_stream = vec![0.0; self.terms.len() * share.ranks() as usize];
-        for (terms, count) in self.terms.iter().zip(share.select(&mut self.in_stream)) {
-            *count = terms[0].count;
-        }
-        self
-    }
-
-    /// Returns the counts of [`by_micro_batch`](Self::by_micro_batch), in the order of the stream.
-    #[must_use]
-    pub(crate) fn in_stream(&self) -> &[f64] {
-        &self.in_stream
+        Self { terms, totals, micro_batches, normalize, weight }
     }
 
     /// Returns whether the objective adds nothing to the step's loss: it has no weight, or no positions on any rank.
@@ -68,10 +49,9 @@ impl Counts {
         self.weight == 0.0 || self.totals.iter().all(|total| *total == 0.0)
     }
 
-    /// Returns the values to be summed over ranks: the count of each term, the number of micro-batches, and the counts of
-    /// each.
+    /// Returns the values to be summed over ranks: the count of each term, and the number of micro-batches.
     pub(crate) fn totals(&mut self) -> impl Iterator<Item = &mut f64> {
-        self.totals.iter_mut().chain([&mut self.micro_batches]).chain(&mut self.in_stream)
+        self.totals.iter_mut().chain([&mut self.micro_batches])
     }
 
     /// Returns the terms of one micro-batch.

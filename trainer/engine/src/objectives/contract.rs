@@ -323,8 +323,8 @@ fn assert_gradients_near(kind: &str, mut fine: Bench, mut coarse: Bench) {
         assert!(error < 0.6 * own.max(0.01 * whole), "{kind}: the gradient of `{name}` is {own}, off by {error}");
         all = all.hypot(error);
     }
-    // A temperature of 0.01 amplifies the rounding of cosines: 0.09 and 0.21 were measured for two equally exact ways to
-    // compute attention. Other objectives: at most 0.07, and 0.17 on a processor without bfloat16 products.
+    // A temperature of 0.01 amplifies the rounding of cosines: 0.09 and 0.21 were measured for two equally exact ways
+    // to compute attention. Other objectives: at most 0.07, and 0.17 on a processor without bfloat16 products.
     let is_native = is_real || Precision::has_native_bf16();
     let most = if kind.starts_with("teacher_contrastive") {
         0.3

@@ -84,8 +84,8 @@ pub(crate) trait GlobalContrast {
     /// Returns the unit vectors of both views, `[2, n, d]`, without gradient.
     fn vectors(&self, forward: &Forward<'_>) -> Tensor;
 
-    /// Returns the logarithms of the sums over the candidates of the anchors of `rows`, `[2, n]`, among the vectors of all
-    /// rows, `[2, N, d]`.
+    /// Returns the logarithms of the sums over the candidates of the anchors of `rows`, `[2, n]`, among the vectors of
+    /// all rows, `[2, N, d]`.
     fn log_sums(&self, all_vnd: &Tensor, rows: Range<i64>) -> Tensor;
 }
 

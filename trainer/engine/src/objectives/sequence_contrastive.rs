@@ -55,7 +55,7 @@ use crate::objectives::similarity;
 pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
     let rows = one_nd.size()[0];
     if rows == 0 {
-        return Agreement::of_no_rows(one_nd);
+        return Agreement::zero(one_nd);
     }
     let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
     let kind = unit_md.kind();

@@ -116,7 +116,8 @@ pub(crate) struct Update {
 }
 
 impl AdamW {
-    /// Creates an optimizer with empty moments, for a run whose main network has `layers` layers, on the rank of `share`.
+    /// Creates an optimizer with empty moments, for a run whose main network has `layers` layers, on the rank of
+    /// `share`.
     #[must_use]
     pub(crate) fn new(config: OptimizerConfig, layers: u32, parameters: &Parameters, share: RankShard) -> Self {
         let is_sharded = config.shard && share.ranks() > 1;
@@ -246,8 +247,8 @@ impl AdamW {
         overwrite(updates, saved, &name, device)
     }
 
-    /// Returns the state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes these tensors. Moments of which this
-    /// rank has a part are not among them.
+    /// Returns the state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes these tensors. Moments of
+    /// which this rank has a part are not among them.
     pub(crate) fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
         let whole = self.slots.iter().filter(|slot| slot.part.is_none());
         whole.flat_map(moments).chain([self.updates()])

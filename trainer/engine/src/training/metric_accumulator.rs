@@ -131,7 +131,8 @@ impl SumAndCount {
     }
 }
 
-/// Replaces numbers by their sums over all ranks. Ranks may have different names: a rank that does not know a name adds 0.
+/// Replaces numbers by their sums over all ranks. Ranks may have different names: a rank that does not know a name adds
+/// 0.
 fn sum_by_name<'a>(
     ranks: &dyn ProcessGroup,
     own: impl Iterator<Item = (&'a str, &'a mut SumAndCount)>,
@@ -295,8 +296,8 @@ impl MetricAccumulator {
         Ok(())
     }
 
-    /// Fetches the sums of all means over all ranks, in the order of terms, metrics and norm, and this rank's numbers of
-    /// `extra`.
+    /// Fetches the sums of all means over all ranks, in the order of terms, metrics and norm, and this rank's numbers
+    /// of `extra`.
     fn fetch_all(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(Vec<SumAndCount>, Vec<f64>), Error> {
         let terms = self.terms.iter().map(|(name, term)| (format!("term {name}"), &term.mean));
         let metrics = self.metrics.iter().map(|(name, metric)| (format!("metric {name}"), &metric.mean));

@@ -38,7 +38,8 @@ pub(crate) fn complete_weights(ranks: &dyn ProcessGroup, optimizer: &AdamW) -> R
     })
 }
 
-/// Returns the whole moments on rank 0, and nothing on the others or if each rank has all of them. Waits for the device.
+/// Returns the whole moments on rank 0, and nothing on the others or if each rank has all of them. Waits for the
+/// device.
 pub(crate) fn gather_moments(ranks: &dyn ProcessGroup, optimizer: &AdamW) -> Result<HostTensors, Error> {
     let mut moments = HostTensors::new();
     complete(ranks, "moments", optimizer.moment_parts(), |name, whole| {

@@ -254,7 +254,8 @@ impl Trainer {
         }
         self.skips.note(self.done, &skipped);
         let mut sums = PendingAdditions::default();
-        // The norm of a skipped step is not finite: the guard does not record it, and the mean of the report counts it as 0.
+        // The norm of a skipped step is not finite: the guard does not record it, and the mean of the report counts it
+        // as 0.
         sums.add(&self.guard.ring.norm(), &norm);
         if self.ranks.share().is_first() {
             self.tally.add_norm(&norm.where_self(&skipped.lt(0.5), &norm.zeros_like()), &mut sums);
@@ -299,8 +300,8 @@ impl Trainer {
         Ok(forward)
     }
 
-    /// Fetches the metrics since the last call, the gains among them, and loss and norm of each step, in one copy. Waits
-    /// for the device.
+    /// Fetches the metrics since the last call, the gains among them, and loss and norm of each step, in one copy.
+    /// Waits for the device.
     ///
     /// # Errors
     /// [`Error::NonFinite`] if more steps were skipped than the plan allows.

@@ -1,7 +1,7 @@
 //! Objectives: configurations of the training losses. Each has one file and one line in the registry below.
 //!
-//! An objective is a list of **terms**. A term is a sum over its positions. The number of positions is known on the host
-//! before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
+//! An objective is a list of **terms**. A term is a sum over its positions. The number of positions is known on the
+//! host before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
 //! counts over all micro-batches of the step, and a term with `N = 0` is 0. The engine's file of the same name computes
 //! the sums.
 
@@ -110,14 +110,20 @@ pub trait Objective: Send + Sync {
         None
     }
 
-    /// Returns the rows that are negatives of each other, if any. If they are those of a micro-batch, the loss depends on
-    /// the micro-batch size: it is part of the run's identity and at least 2.
+    /// Returns keys of its configuration that have no effect with their values, and that earlier versions did not have.
+    /// They are not part of the run's identity, so that runs of earlier versions continue.
+    fn unused_keys(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Returns the rows that are negatives of each other, if any. If they are those of a micro-batch, the loss depends
+    /// on the micro-batch size: it is part of the run's identity and at least 2.
     fn contrasted_rows(&self) -> Option<RowSet> {
         None
     }
 
-    /// Returns the reason why the first position must attend to its whole row, if it must: text after `NAME` in an error.
-    /// With `encoder.attention_scope = "document"` it attends to the first document of the row only.
+    /// Returns the reason why the first position must attend to its whole row, if it must: text after `NAME` in an
+    /// error. With `encoder.attention_scope = "document"` it attends to the first document of the row only.
     fn needs_row_attention(&self) -> Option<&'static str> {
         None
     }
@@ -127,15 +133,15 @@ pub trait Objective: Send + Sync {
         false
     }
 
-    /// Returns whether its head scores tokens as ELECTRA's discriminator does: high for replaced ones. Such heads can be
-    /// imported from and exported to ELECTRA models.
+    /// Returns whether its head scores tokens as ELECTRA's discriminator does: high for replaced ones. Such heads can
+    /// be imported from and exported to ELECTRA models.
     fn flags_replaced(&self) -> bool {
         false
     }
 
-    /// Returns the number of outputs of its head if it predicts the targets of labelled examples: per row, or per token.
-    /// Such heads can be imported from and exported to models for fine-tuned tasks, and a run may start from a model
-    /// whose head has another number of outputs.
+    /// Returns the number of outputs of its head if it predicts the targets of labelled examples: per row, or per
+    /// token. Such heads can be imported from and exported to models for fine-tuned tasks, and a run may start from a
+    /// model whose head has another number of outputs.
     fn label_outputs(&self) -> Option<u32> {
         None
     }
@@ -150,13 +156,14 @@ pub trait Objective: Send + Sync {
         None
     }
 
-    /// Returns whether its head continues a head of `train.init_from` that predicts tokens. Without such a head, a run with
-    /// `train.init_from` is refused.
+    /// Returns whether its head continues a head of `train.init_from` that predicts tokens. Without such a head, a run
+    /// with `train.init_from` is refused.
     fn continues_token_head(&self) -> bool {
         false
     }
 
-    /// Returns the objective of the run in `train.init_from` whose head is continued; `None`: the one with the same name.
+    /// Returns the objective of the run in `train.init_from` whose head is continued; `None`: the one with the same
+    /// name.
     fn init_head(&self) -> Option<&str> {
         None
     }

@@ -34,9 +34,10 @@ pub struct SequenceContrastive {
     pub head: VectorForm,
     /// Negatives of an anchor.
     pub negatives: Negatives,
-    /// Rows whose vectors are negatives. With `global_batch`, neither the micro-batch size nor the number of ranks changes
-    /// the loss. A rank with several micro-batches in a step then encodes both views once more, without gradient.
-    /// Validation uses the rows of a micro-batch.
+    /// Rows whose vectors are negatives. With `global_batch`, neither the micro-batch size nor the number of ranks
+    /// changes the loss, except for draws that depend on micro-batches, such as dropout. A rank with several
+    /// micro-batches in a step then encodes both views once more, without gradient. Validation, and the metric
+    /// `uniformity`, use the rows of a micro-batch.
     pub negatives_from: RowSet,
     /// Temperature `τ`.
     pub temperature: f64,
@@ -82,6 +83,10 @@ impl Objective for SequenceContrastive {
         problems
     }
 
+    fn unused_keys(&self) -> Vec<&'static str> {
+        if self.negatives_from == RowSet::MicroBatch { vec!["negatives_from"] } else { Vec::new() }
+    }
+
     fn contrasted_rows(&self) -> Option<RowSet> {
         Some(self.negatives_from)
     }
@@ -99,7 +104,7 @@ impl Objective for SequenceContrastive {
             Negatives::Both => 2.0 * rows - 1.0,
             Negatives::Cross => rows,
         };
-        let hint = "indistinguishable rows have a loss of ln(number of candidates); usual causes: another micro-batch size \
+        let hint = "indistinguishable rows have a loss of ln(number of candidates); usual causes: another number of rows \
             than planned, or a vector that is not normalized";
         vec![Expectation::near("", candidates.ln(), 0.2, hint)]
     }

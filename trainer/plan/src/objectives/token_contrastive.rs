@@ -10,8 +10,8 @@ use super::{Expectation, Objective, Reduction, Requirements, RowSet, StartFacts,
 use crate::networks::MAIN;
 use crate::pass::Pass;
 
-/// Trains the contextual part of each token's vector to be similar to that of a neighbor, and to differ from other rows.
-/// See the [module](self).
+/// Trains the contextual part of each token's vector to be similar to that of a neighbor, and to differ from other
+/// rows. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
 #[serde(default, deny_unknown_fields)]
@@ -36,8 +36,8 @@ pub struct TokenContrastive {
     pub max_offset: u16,
     /// Number of negatives `K` per anchor.
     pub negatives: u16,
-    /// Whether all anchors of a micro-batch share one draw of negatives. This is cheaper, but its noise does not average
-    /// out. Each anchor still skips its own row.
+    /// Whether all anchors of a micro-batch share one draw of negatives. This is cheaper, but its noise does not
+    /// average out. Each anchor still skips its own row.
     pub shared_negatives: bool,
     /// Temperature `τ`.
     pub temperature: f64,

@@ -78,11 +78,17 @@ impl Interconnect {
     }
 }
 
+/// Bytes of a rank in an exchange between hosts.
+pub const FRAME_BYTES: u32 = 1024;
+
+/// Bytes per second in which a rank receives the frames of the others.
+const FRAME_BANDWIDTH: f64 = 1e9;
+
 /// Ranks from which on a grid has more than one axis.
 const GRID_MIN: u32 = 8;
 
-/// Returns the lengths of the axes of the grid that exchanges between hosts run along: the prime factors of the number of
-/// ranks. Few ranks have one axis.
+/// Returns the lengths of the axes of the grid that exchanges between hosts run along: the prime factors of the number
+/// of ranks. Few ranks have one axis.
 #[must_use]
 pub fn grid_axes(ranks: u32) -> Vec<u32> {
     if ranks < GRID_MIN {
@@ -91,7 +97,7 @@ pub fn grid_axes(ranks: u32) -> Vec<u32> {
     let mut axes = Vec::new();
     let mut rest = ranks;
     let mut factor = 2;
-    while factor * factor <= rest {
+    while factor <= rest / factor {
         if rest.is_multiple_of(factor) {
             axes.push(factor);
             rest /= factor;
@@ -103,9 +109,15 @@ pub fn grid_axes(ranks: u32) -> Vec<u32> {
     axes
 }
 
-/// Returns the number of messages that follow each other in an exchange between hosts.
+/// Returns the seconds of an exchange between hosts, from those of an empty message.
 #[must_use]
-pub(super) fn exchange_messages(ranks: u32) -> u32 {
+pub(super) fn exchange_seconds(ranks: u32, message_seconds: f64) -> f64 {
+    let received = f64::from(ranks - 1) * f64::from(FRAME_BYTES);
+    f64::from(exchange_messages(ranks)) * message_seconds + received / FRAME_BANDWIDTH
+}
+
+/// Returns the number of messages that follow each other in an exchange between hosts.
+fn exchange_messages(ranks: u32) -> u32 {
     grid_axes(ranks).into_iter().map(|length| length - 1).sum()
 }
 
@@ -144,6 +156,7 @@ mod tests {
             (1009, vec![1009], 1008),
             (1024, vec![2; 10], 10),
             (u32::MAX, vec![3, 5, 17, 257, 65537], 65814),
+            (4_294_967_291, vec![4_294_967_291], 4_294_967_290),
         ] {
             assert_eq!((grid_axes(ranks), exchange_messages(ranks)), (axes, messages));
         }

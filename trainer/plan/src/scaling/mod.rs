@@ -23,7 +23,7 @@ pub mod workload;
 
 use self::device_rates::DeviceRates;
 use self::failures::SECONDS_PER_DAY;
-use self::links::{Interconnect, exchange_messages};
+use self::links::{Interconnect, exchange_seconds};
 use self::workload::{BUCKET_BYTES, StepWorkload};
 
 /// Bytes that the optimizer reads and writes for each byte of a weight: it reads gradient, weight and two moments, and
@@ -181,7 +181,7 @@ impl RankSet {
             } else {
                 0.0
             },
-            exchange_seconds: EXCHANGES * f64::from(exchange_messages(self.ranks)) * self.device.exchange_seconds,
+            exchange_seconds: EXCHANGES * exchange_seconds(self.ranks, self.device.exchange_seconds),
             failures_per_day: failures::rate(self.ranks) * SECONDS_PER_DAY,
         }
     }

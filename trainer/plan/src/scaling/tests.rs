@@ -25,6 +25,11 @@ fn ranks(ranks: u32) -> RankSet {
     RankSet { ranks, device, workers: 1, restart_seconds: 360.0 }
 }
 
+/// Seconds in which a rank receives the frames of the others, 8 times: 1 KiB each at 1 GB/s.
+fn frames(ranks: u32) -> f64 {
+    8.0 * f64::from(ranks - 1) * 1.024e-6
+}
+
 fn assert_near(found: f64, expected: f64) {
     assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
 }
@@ -72,8 +77,8 @@ fn shares_add_up_and_computation_is_the_efficiency() {
     }
     let step = ranks(4).step(&WORKLOAD, SINGLE);
     let exposed = 0.150 - 2.0 / 3.0 * 0.73 / 8.0;
-    // A quarter of 0.8 s; three quarters of 70 ms; 8 exchanges over 3 links of 50 µs.
-    let seconds = 0.2 + 0.0525 + exposed + 1200e-6 + 57.2e-6;
+    // A quarter of 0.8 s; three quarters of 70 ms; 8 exchanges over 3 links of 50 µs, and their bytes.
+    let seconds = 0.2 + 0.0525 + exposed + 1200e-6 + frames(4) + 57.2e-6;
     assert_near(step.seconds, seconds);
     let lost = step.share(TimePart::Failures);
     assert_near(lost, (360.0 + 50.0 * seconds) * 4.0 * 419.0 / (16_384.0 * 54.0 * 86_400.0));
@@ -93,13 +98,13 @@ fn a_free_host_exchanges_while_the_device_computes() {
     // 8 · 1,020 · 50 µs and 20 ms of launches, while the device computes for 100 ms.
     let step = many.step(&workload, single);
     let device = 0.1 + 0.07e-3 * (1020.0 / 1021.0) + step.exposed_seconds;
-    assert_near(step.share(TimePart::Exchanges) / step.efficiency(), (0.428 - device) / 0.1);
+    assert_near(step.share(TimePart::Exchanges) / step.efficiency(), (0.428 + frames(1021) - device) / 0.1);
     assert_eq!(step.bottleneck(), TimePart::Exchanges);
     let hidden = many.step(&workload, SingleStep { seconds: 510.5, ..single });
     assert_near(hidden.share(TimePart::Exchanges), 0.0);
     // 10 messages instead of 1,023.
     let grid = RankSet { ranks: 1024, ..many }.communication(&workload);
-    assert_near(grid.exchange_seconds, 8.0 * 10.0 * 50e-6);
+    assert_near(grid.exchange_seconds, 8.0 * 10.0 * 50e-6 + frames(1024));
 }
 
 #[test]

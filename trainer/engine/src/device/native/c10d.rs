@@ -194,8 +194,8 @@ struct GlooHandle(NonNull<c_void>);
 unsafe impl Send for GlooHandle {}
 
 impl GlooGroup {
-    /// Connects the ranks of a group. `address` is an address of this host; c10d chooses one if it is `None`. `timeout` limits the
-    /// connection, `operation_timeout` each operation.
+    /// Connects the ranks of a group. `address` is an address of this host; c10d chooses one if it is `None`. `timeout`
+    /// limits the connection, `operation_timeout` each operation.
     pub(crate) fn connect(
         store: &KeyStore,
         place: GroupPlace<'_>,

@@ -16,8 +16,8 @@ unsafe extern "C" {
 /// Function that a backward pass calls, on a thread of libtorch. A panic ends the process.
 pub(crate) type GradHook = Box<dyn Fn() + Send + Sync>;
 
-/// Calls `hook` each time that a backward pass has added to the gradient of `leaf`. Replaces an earlier hook of the leaf, which
-/// owns it.
+/// Calls `hook` each time that a backward pass has added to the gradient of `leaf`. Replaces an earlier hook of the
+/// leaf, which owns it.
 pub(crate) fn on_gradient(leaf: &Tensor, hook: GradHook) -> Result<(), Error> {
     // A thin pointer to the two words of the hook.
     let context = Box::into_raw(Box::new(hook)).cast::<c_void>();

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-/// Result of [`loss`]: scalars on the device.
+/// Loss and metrics of a contrast: scalars on the device.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     /// Sum of the `2n` anchors' losses in nats, with gradient.
@@ -19,8 +19,8 @@ pub(crate) struct Agreement {
 
 impl Agreement {
     /// Returns zeros of the type of `vectors`.
-    pub(super) fn of_no_rows(vectors: &Tensor) -> Self {
-        let zero = || Tensor::zeros([1_i64; 0], (vectors.kind(), vectors.device()));
-        Self { sum: zero(), positive: zero(), negative: zero(), alignment: zero(), uniformity: zero() }
+    pub(super) fn zero(vectors: &Tensor) -> Self {
+        let scalar = || Tensor::zeros([1_i64; 0], (vectors.kind(), vectors.device()));
+        Self { sum: scalar(), positive: scalar(), negative: scalar(), alignment: scalar(), uniformity: scalar() }
     }
 }

@@ -9,8 +9,8 @@
 //! ∂S / ∂s_i = (Σ_{j ∈ N(i)} (p(i, j) + p(j, i)) s_j − 2 s_i′) / τ
 //! ```
 //!
-//! The vectors of other micro-batches and all `l` are known before, without gradient. So the memory of activations is that
-//! of a micro-batch, and the gradients of all micro-batches add up to those of one batch of all rows.
+//! The vectors of other micro-batches and all `l` are known before, without gradient. So the memory of activations is
+//! that of a micro-batch, and the gradients of all micro-batches add up to those of one batch of all rows.
 //!
 //! # Reference
 //! Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", for the two passes.
@@ -58,12 +58,15 @@ impl Scores {
 
 /// Returns the logarithms of the sums over the candidates of the anchors of `rows`, `[2, n]`.
 pub(super) fn log_sums(all_vnd: &Tensor, rows: Range<i64>, temperature: f64, negatives: Negatives) -> Tensor {
+    if rows.is_empty() {
+        return Tensor::zeros([2, 0], (all_vnd.kind(), all_vnd.device()));
+    }
     let all_cd = all_vnd.flatten(0, 1);
     Scores::new(&all_cd, rows, temperature, negatives).score_mc.logsumexp([1], false).view([2, -1])
 }
 
-/// Computes the terms of the anchors of a micro-batch from its vectors `[n, d]` before they are normalised. The gradient of
-/// the sum is that of the terms of all anchors of the step. Uniformity is that of the micro-batch.
+/// Computes the terms of the anchors of a micro-batch from its vectors `[n, d]` before they are normalised. The
+/// gradient of the sum is that of the terms of all anchors of the step. Uniformity is that of the micro-batch.
 pub(super) fn loss(
     one_nd: &Tensor,
     two_nd: &Tensor,
@@ -73,7 +76,7 @@ pub(super) fn loss(
 ) -> Agreement {
     let GlobalVectors { all_vnd, log_sums_vn, rows } = global;
     if rows.is_empty() {
-        return Agreement::of_no_rows(one_nd);
+        return Agreement::zero(one_nd);
     }
     let all_cd = all_vnd.flatten(0, 1);
     let kind = all_cd.kind();

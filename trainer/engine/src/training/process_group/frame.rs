@@ -4,10 +4,11 @@
 //! notice it, and do not wait for each other. Short contents are in the frame itself.
 
 use trainer_plan::Error;
+use trainer_plan::scaling::links::FRAME_BYTES;
 use trainer_plan::stop_request::StopRequest;
 
 /// Size of a frame. A larger one saves the second exchange for longer contents.
-pub(super) const FRAME: usize = 1024;
+pub(super) const FRAME: usize = FRAME_BYTES as usize;
 /// Maximum bytes of contents that fit into a frame.
 pub(super) const INLINE: usize = FRAME - HEADER;
 /// Maximum bytes of contents of one rank.

@@ -94,14 +94,18 @@ fn join_until(launch: &Launch, limits: Limits, deadline: Deadline) -> Result<Joi
     announce(launch, &store, route)?;
     wait_for_all(launch, &store, deadline)?;
     let own = own_address(&store, route)?;
-    let timeout = deadline.left().max(ATTEMPT);
     // The caller of an operation notices its end; this limit is for those whose caller has failed.
     let of_operations = limits.total.unwrap_or(MAX_TIMEOUT);
-    let connect = |place: GroupPlace<'_>| GlooGroup::connect(&store, place, own.as_deref(), timeout, of_operations);
-    let connections = Connections::new(launch.rank, launch.world_size, connect).map_err(|problem| {
-        let own = own.as_deref().unwrap_or(INTERFACE);
-        error(format!("{} cannot connect to the other ranks from {own}: {}", launch.share(), reason(&problem)))
-    })?;
+    let connect = |place: GroupPlace<'_>| {
+        let timeout = deadline.left().max(ATTEMPT);
+        GlooGroup::connect(&store, place, own.as_deref(), timeout, of_operations).map_err(|problem| {
+            let own = own.as_deref().unwrap_or(INTERFACE);
+            let GroupPlace { prefix, ranks, .. } = place;
+            let group = format!("the {ranks} ranks of its group `{prefix}`");
+            error(format!("{} cannot connect to {group} from {own}: {}", launch.share(), reason(&problem)))
+        })
+    };
+    let connections = Connections::new(launch.rank, launch.world_size, connect)?;
     Ok(Joined { store, connections })
 }
 
@@ -113,7 +117,7 @@ fn not_served(launch: &Launch, problem: &Error) -> Error {
              port on all ranks, or end the other run"
         ));
     }
-    error(format!("rank 0 cannot serve the store at {}:{port}: {problem}", launch.master_addr))
+    error(format!("rank 0 cannot serve the store at {}:{port}: {}", launch.master_addr, reason(problem)))
 }
 
 /// Waits until the store accepts connections.

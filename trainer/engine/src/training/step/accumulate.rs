@@ -42,13 +42,13 @@ impl Trainer {
         // Recomputed layers make further uses in the backward pass.
         let sum = sum.filter(|_| !self.plan.train.activation_checkpointing);
         let sum_of = |at: usize| sum.filter(|_| at + 1 == batches.len());
-        let mut only = match batches.as_slice() {
+        let mut encoded = match batches.as_slice() {
             [batch] if self.contrasts_globally() => Some(self.encode(batch, context, sum_of(0))?),
             _ => None,
         };
-        let mut global = self.global_vectors(&batches, &counts, only.as_ref(), context)?.into_iter();
+        let mut global = self.global_vectors(&batches, &counts, encoded.as_ref(), context)?.into_iter();
         for (at, batch) in batches.iter().enumerate() {
-            let mut forward = match only.take() {
+            let mut forward = match encoded.take() {
                 Some(forward) => forward,
                 None => self.encode(batch, context, sum_of(at))?,
             };
@@ -80,7 +80,7 @@ impl Trainer {
     }
 
     /// Encodes a micro-batch. `sum` takes the gradients that its backward pass completes.
-    fn encode<'a>(
+    pub(super) fn encode<'a>(
         &self,
         batch: &'a HostBatch<'a>,
         context: StepContext,
@@ -97,13 +97,7 @@ impl Trainer {
     /// Counts the terms of every objective in these micro-batches over all ranks, and the rows and tokens of the step.
     pub(super) fn counts(&self, batches: &[HostBatch<'_>]) -> Result<(Vec<Counts>, StepResult), Error> {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
-        let of = |member: &Member| {
-            let counts = Counts::new(terms(member), self.plan.train.normalize, member.weight);
-            match member.loss.global_contrast() {
-                Some(_) => counts.by_micro_batch(self.ranks.share()),
-                None => counts,
-            }
-        };
+        let of = |member: &Member| Counts::new(terms(member), self.plan.train.normalize, member.weight);
         let mut counts: Vec<Counts> = self.members.iter().map(of).collect();
         let tokens = |batch: &HostBatch<'_>| self.passes.first().map_or(0, |pass| batch.valid(&pass.view));
         let rows = batches.iter().map(HostBatch::rows).sum::<usize>() as f64;

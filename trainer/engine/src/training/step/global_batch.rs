@@ -1,8 +1,8 @@
 //! Vectors that objectives contrast over all micro-batches of a step, on all ranks.
 //!
-//! A rank with one micro-batch encodes it once: the vectors of the others have no gradient, so they are exchanged between
-//! the forward and the backward pass. A rank with several encodes each twice, first without gradient, because the
-//! activations of one micro-batch only fit into memory. Both passes have the same draws.
+//! A rank with one micro-batch encodes it once: the vectors of the others have no gradient, so they are exchanged
+//! between the forward and the backward pass. A rank with several encodes each twice, first without gradient, because
+//! the activations of one micro-batch only fit into memory. Both passes have the same draws.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -26,13 +26,13 @@ impl Trainer {
         self.members.iter().any(|member| member.loss.global_contrast().is_some())
     }
 
-    /// Returns the vectors of the global batch for each micro-batch of this rank, by objective. `only` is the forward pass
-    /// of the only one.
+    /// Returns the vectors of the global batch for each micro-batch of this rank, by objective. `encoded`
+    /// is the forward pass of a single one.
     pub(super) fn global_vectors(
         &self,
         batches: &[HostBatch<'_>],
         counts: &[Counts],
-        only: Option<&Forward<'_>>,
+        encoded: Option<&Forward<'_>>,
         context: StepContext,
     ) -> Result<Vec<BTreeMap<String, GlobalVectors>>, Error> {
         let contrasts = self.members.iter().zip(counts);
@@ -42,16 +42,16 @@ impl Trainer {
             return Ok(Vec::new());
         }
         let _guard = tch::no_grad_guard();
-        let of = |forward: &Forward<'_>| -> Vec<Tensor> {
+        let vectors_of = |forward: &Forward<'_>| -> Vec<Tensor> {
             contrasts.iter().map(|(_, contrast, _)| contrast.vectors(forward)).collect()
         };
-        let own: Vec<Vec<Tensor>> = if let Some(forward) = only {
-            vec![of(forward)]
+        let own: Vec<Vec<Tensor>> = if let Some(forward) = encoded {
+            vec![vectors_of(forward)]
         } else {
             let members = || contrasts.iter().map(|(member, ..)| *member);
             let passes = members().flat_map(|member| &member.passes).cloned().collect();
             let encode = |batch| Forward::run(batch, &passes, &BTreeSet::new(), context, staging(members(), batch));
-            batches.iter().map(|batch| Ok(of(&encode(batch)?))).collect::<Result<_, Error>>()?
+            batches.iter().map(|batch| Ok(vectors_of(&encode(batch)?))).collect::<Result<_, Error>>()?
         };
         let mut global: Vec<BTreeMap<String, GlobalVectors>> = batches.iter().map(|_| BTreeMap::new()).collect();
         for (nth, (member, contrast, counts)) in contrasts.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Trainer {
         counts: &Counts,
         own: &[&Tensor],
     ) -> Result<Vec<GlobalVectors>, Error> {
-        let ranges = row_ranges(counts.in_stream());
+        let ranges = row_ranges(&self.anchors_in_stream(counts, own.len())?);
         let places: Vec<Range<i64>> = self.ranks.share().select(&ranges).cloned().collect();
         let rows = ranges.last().map_or(0, |last| last.end);
         let width = i64::from(self.plan.encoder.hidden);
@@ -82,6 +82,14 @@ impl Trainer {
         let vectors =
             |rows| GlobalVectors { all_vnd: all_vnd.shallow_clone(), log_sums_vn: log_sums_vn.shallow_clone(), rows };
         Ok(places.into_iter().map(vectors).collect())
+    }
+
+    /// Returns the number of anchors of each micro-batch of the step. Every rank has as many micro-batches as this one.
+    fn anchors_in_stream(&self, counts: &Counts, micro_batches: usize) -> Result<Vec<f64>, Error> {
+        let own = (0..micro_batches).flat_map(|nth| counts.terms(nth)[0].count.to_le_bytes());
+        let all = self.ranks.gather("rows of micro-batches", &own.collect::<Vec<u8>>())?;
+        let number = |nth: usize, rank: &Vec<u8>| rank.as_chunks().0.get(nth).map(|bytes| f64::from_le_bytes(*bytes));
+        Ok((0..micro_batches).flat_map(|nth| all.iter().filter_map(move |rank| number(nth, rank))).collect())
     }
 
     /// Returns a tensor of which this rank has the `parts` at `places` of axis 1, and the other ranks have the rest.

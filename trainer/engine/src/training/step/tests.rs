@@ -1,4 +1,5 @@
 mod frozen;
+mod global_batch;
 mod ranks;
 
 use trainer_plan::objectives::Normalize;
