@@ -10,7 +10,7 @@ use std::time::Duration;
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use pipeline::load::RowOrder;
-use trainer::training::ProcessGroup;
+use trainer::training::{ProcessGroup, SingleProcess};
 use trainer_plan::launch::Launch;
 
 use super::options::Options;
@@ -33,6 +33,18 @@ pub(super) fn check_options(launch: Option<&Launch>, options: Options<'_>) -> an
         ))
         .into()),
     }
+}
+
+/// Place of this process among several ranks. `None` for a single process.
+pub(crate) fn launched() -> anyhow::Result<Option<Launch>> {
+    Ok(Launch::from_env()?.filter(|launch| launch.world_size > 1))
+}
+
+/// Connects this process with the other ranks that its launcher has started, to train without a run folder.
+pub(crate) fn connect_launched(plan: &Plan) -> anyhow::Result<Arc<dyn ProcessGroup>> {
+    let Some(launch) = launched()? else { return Ok(Arc::new(SingleProcess)) };
+    check_plan(&launch, plan)?;
+    connect(&launch, plan)
 }
 
 /// Connects this rank with the others, and checks that all have the same plan.
