@@ -177,6 +177,51 @@ mod tests {
         }
     }
 
+    /// Two ranks, of which the other one sends `time`.
+    #[derive(Debug)]
+    struct OtherTime(Duration);
+
+    impl ProcessGroup for OtherTime {
+        fn share(&self) -> RankShard {
+            RankShard::new(0, 2).expect("two ranks")
+        }
+
+        fn gather(&self, _: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+            sleep(Duration::from_millis(1));
+            Ok(vec![own.to_vec(), self.0.as_secs_f64().to_le_bytes().to_vec()])
+        }
+
+        fn broadcast(&self, _: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
+            Ok(own.to_vec())
+        }
+
+        fn all_reduce(&self, _: &'static str, _: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+            Err(error("no tensors"))
+        }
+
+        fn abort(&self, _: &str) {}
+
+        fn finish(&self) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_excess_over_the_fastest_rank_is_the_wait() {
+        let waited = |other: Duration| {
+            let group = MeasuredGroup::new(OtherTime(other));
+            for _ in 0..2 {
+                assert_eq!(group.gather("contents", &[7]).expect("gathered"), [vec![7], Vec::new()]);
+            }
+            let recent = lock(&group.times).recent;
+            group.barrier("the end").expect("gathered");
+            (group.waited(), recent)
+        };
+        assert_eq!(waited(Duration::from_secs(3600)).0, Duration::ZERO, "this rank is the last to arrive");
+        let (all, newest) = waited(Duration::ZERO);
+        assert!(all > newest && newest > Duration::ZERO, "the other rank is the last to arrive: {all:?}, {newest:?}");
+    }
+
     #[test]
     fn a_rank_without_a_time_is_refused() {
         let mut contents = [[7; 3].as_slice(), &1.5_f64.to_le_bytes()].concat();
