@@ -241,3 +241,65 @@ fn ranks_with_different_keys_or_weights_are_refused() {
         assert!(outcome.code != Some(0) && outcome.stderr.contains("begin with different weights"), "{outcome}");
     }
 }
+
+/// Rank 1 waits for each batch, and rank 0 for rank 1.
+#[test]
+fn the_slow_rank_is_named_in_the_log() {
+    let home = Home::prepared(60);
+    let slow = ["--slow", "data=150"];
+    let more = ["--set", "report.every_steps=5", "--set", "train.steps=15", "--set", "validation.every_steps=0"];
+    let outcomes =
+        run_each(&home, 2, |rank| args("run.folder=run", &[if rank == 1 { &slow[..] } else { &[] }, &more].concat()));
+    for (rank, outcome) in outcomes.iter().enumerate() {
+        assert_eq!(outcome.code, Some(0), "rank {rank}: {outcome}");
+    }
+    let log = home.log("run");
+    let reports: Vec<&Value> = log.iter().filter(|entry| entry["kind"] == "report").collect();
+    assert_eq!(reports.len(), 3, "{reports:?}");
+    for report in reports {
+        let number = |rank: usize, key: &str| report["ranks"][rank][key].as_f64().expect("a number");
+        assert_eq!((&report["ranks"][0]["rank"], &report["ranks"][1]["rank"]), (&0.into(), &1.into()));
+        assert!(number(0, "rank_wait") > number(1, "rank_wait") && number(0, "data_wait") < number(1, "data_wait"));
+        assert!(number(0, "host_bytes") > 0.0 && number(1, "host_bytes") > 0.0 && number(1, "step_s") > 0.0);
+    }
+    let warnings: Vec<&str> =
+        log.iter().filter(|it| it["topic"] == "straggler").filter_map(|it| it["message"].as_str()).collect();
+    assert!(!warnings.is_empty(), "{log:?}");
+    for warning in warnings {
+        assert!(warning.starts_with("rank 1 on ") && warning.ends_with("waits for batches"), "{warning}");
+        assert!(outcomes[0].stderr.contains(warning), "{}", outcomes[0]);
+    }
+}
+
+/// The profile of rank 0 has the delay of rank 1 as its wait for slower ranks.
+#[test]
+fn a_profile_divides_the_step_of_a_rank() {
+    let home = Home::prepared(60);
+    let profile = ["profile", "train", "--batches", "20", "--set", "run.folder=none", "--set", "train.threads=1"];
+    let more = ["--set", "train.micro_batch_size=4", "--set", "train.steps=1000", "--json"];
+    let wait = |slow: u32| {
+        let outcomes = run_each(&home, 2, |rank| {
+            let slow: &[&str] = if rank == slow { &["--slow", "workers=150"] } else { &[] };
+            [&profile[..], &more, slow].concat()
+        });
+        for (rank, outcome) in outcomes.iter().enumerate() {
+            assert_eq!(outcome.code, Some(0), "rank {rank}: {outcome}");
+        }
+        assert!(outcomes[1].stdout.is_empty() && !home.join("none").exists(), "{}", outcomes[1]);
+        let profile: Value = serde_json::from_str(&outcomes[0].stdout).expect("JSON");
+        let training = &profile["training"];
+        let part = |key: &str| training["ranks"][key].as_f64().unwrap_or_else(|| panic!("{key}: {training:#}"));
+        assert_eq!(training["ranks"]["count"], 2);
+        let step = training["step_ms"]["mean"].as_f64().expect("a number");
+        let parts = ["computation_ms", "data_wait_ms", "communication_ms", "rank_wait_ms"].map(part);
+        let sum: f64 = parts.iter().sum();
+        assert!(parts.iter().all(|ms| *ms >= 0.0) && (sum - step).abs() < 0.01 * step, "{parts:?} of {step}");
+        part("rank_wait_ms") / part("data_wait_ms")
+    };
+    let [waits_itself, waits_for_other] = [0, 1].map(wait);
+    assert!(waits_for_other > 1.0 && waits_itself < 1.0, "{waits_itself}, {waits_for_other}");
+    let checked = run_ranks(&home, 2, &[&profile[..], &["--check"]].concat());
+    for outcome in checked {
+        assert!(outcome.code == Some(2) && outcome.stderr.contains("--check with 2 ranks"), "{outcome}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use runtime::{PoolStats, ThreadCounters, ThreadSchedule, WorkerStats};
-use telemetry::host_memory::resident_bytes;
+use telemetry::host::resident_bytes;
 
 /// Seconds between two readings of the kernel's counters of the process and of each thread. Two more files of `/proc`
 /// per thread are too expensive for each window of many threads.

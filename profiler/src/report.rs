@@ -15,7 +15,7 @@ use serde_json::Value;
 use telemetry::quantities::short;
 
 use self::course::{ACTIVITIES, size};
-use self::read::{Actor, Change, Estimated, Number, Read, Share, Stage, Training, WhatIf};
+use self::read::{Actor, Change, Estimated, Number, RankTimes, Read, Share, Stage, Training, WhatIf};
 use self::step::class_of;
 use crate::statistics::{milliseconds, nanoseconds, percent};
 use crate::what_if::GAIN_MIN;
@@ -229,6 +229,17 @@ impl ProfilePage {
         known.extend(tokens_per_step.map(|tokens| ("tokens per step", short(tokens.0))));
         known.extend(micro_batches_per_step.map(|count| ("micro-batches per step", short(count.0))));
         known.extend(micro_batch_size.map(|rows| ("rows per micro-batch", short(rows.0))));
+        if let Some(RankTimes { count, computation_ms, data_wait_ms, communication_ms, rank_wait_ms }) = training.ranks
+        {
+            let ms = |time: Number| milliseconds(time.0);
+            known.extend([
+                ("ranks", short(count.0)),
+                ("computation", ms(computation_ms)),
+                ("wait for batches", ms(data_wait_ms)),
+                ("exposed communication", ms(communication_ms)),
+                ("wait for slower ranks", ms(rank_wait_ms)),
+            ]);
+        }
         html! {
             h2 { "A training step" }
             (figures(&known))

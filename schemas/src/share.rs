@@ -34,6 +34,12 @@ impl RankShard {
         (rank < ranks).then_some(Self { rank, ranks })
     }
 
+    /// Returns the number of this rank, counted from 0.
+    #[must_use]
+    pub fn rank(self) -> u32 {
+        self.rank
+    }
+
     /// Returns the number of ranks.
     #[must_use]
     pub fn ranks(self) -> u32 {

@@ -18,7 +18,7 @@ pub(crate) const ADDRESS: &str = "serve.json";
 
 /// Host name of this machine; `None` if it is unknown.
 pub(crate) fn this_host() -> Option<String> {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
+    Some(telemetry::host::name()).filter(|name| !name.is_empty())
 }
 
 /// Returns the description of a run or a preparation in that folder, before its first event.

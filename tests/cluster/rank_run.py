@@ -15,7 +15,7 @@ from corpus import Corpus
 STEPS = 300
 # Keys of log entries that depend on time or machine.
 CLOCKS = {"time", "elapsed_s", "tokens_per_s", "steps_per_s", "data_wait", "checkpoint_stall", "eta_s", "phases", "host_bytes",
-          "seconds"}
+          "ranks", "seconds"}
 
 
 class RankRun:

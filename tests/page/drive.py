@@ -29,6 +29,7 @@ PREPARATION = ["spread"]
 PLAYED = [
     "overlay",
     "lately",
+    "ranks",
     "unplanned",
     "references",
     "stories",

@@ -27,6 +27,7 @@ class Run(Play):
                 "place": f"runs/{self.name}",
                 "program": "cloze 0.1.0",
                 **{group: columns.json() for group, columns in self.columns.items()},
+                **self.rank_reports(),
                 "events": wire(self.events),
             }
 

@@ -84,6 +84,20 @@ class MockTests(Driver):
         self.until(page, "view.looks.length === 1")
         self.quiet(page)
 
+    def ranks(self, _):
+        """Ranks are listed with the slowest marked; a single process has none."""
+        server = self.serve()
+        page = self.open(server.url)
+        self.until(page, "document.querySelector('#curves-empty').hidden")
+        self.check(page.locator("#ranks").is_hidden(), "a single process has no table of ranks")
+        for slowest, waits in [(1, [0.3, 0.01, 0.28]), (0, [0.0, 0.2, 0.25])]:
+            server.play.ranks = waits
+            self.until(page, f"document.querySelectorAll('#ranks tbody tr')[{slowest}]?.textContent.endsWith('slowest')")
+            rows = page.locator("#ranks tbody tr").all_inner_texts()
+            self.check(len(rows) == 3 and "41.2 ms" in rows[0], "each rank has a row", rows)
+            self.check(sum("slowest" in row for row in rows) == 1, "the rank that waits least is the slowest", rows)
+        self.quiet(page)
+
     def unplanned(self, _):
         server = self.serve()
         server.play.phase = "start"

@@ -108,6 +108,7 @@ class Play:
         self.random = random.Random(seed)
         self.boot = f"{random.SystemRandom().getrandbits(48):012x}"
         self.steps = 100_000 if kind == "train" else None
+        self.ranks = []
         self.step, self.parts, self.number = 0, 0, 0
         self.began = time.time() - 60
         self.columns = {group: Columns() for group in ("reports", "validations", "preparation")}
@@ -235,6 +236,7 @@ class Play:
                 steps_per_s=2.0 * speed / 27_000,
                 progress=step / self.steps,
                 host_bytes=int(3.1e9 + step * 1e3),
+                **self.rank_reports(),
                 source_epochs={"wiki": step / 9000, "books": step / 22_000, HOSTILE_NAME: step / 60_000},
                 memory={"allocated_peak_bytes": 61 << 30, "reserved_peak_bytes": 66 << 30, "total_bytes": 80 << 30},
             )
@@ -287,6 +289,13 @@ class Play:
             audit = dict(view="masked", what="masked", found=0.1502, promised=0.15, error=0.0004, of=812_331)
             self.tell(self.event("audit", **audit))
             self.tell(self.event("from_the_future", colour="teal", depth=3))
+
+    def rank_reports(self):
+        """The ranks of a report: none of a single process."""
+        each = zip(self.ranks, range(len(self.ranks)))
+        rank = {"step_s": 0.0412, "data_wait": 0.006, "checkpoint_stall": 0.0, "host_bytes": int(3.1e9)}
+        ranks = [{"rank": at, "host": HOSTILE_NAME, **rank, "rank_wait": wait} for wait, at in each]
+        return {"ranks": ranks} if ranks else {}
 
     def validate(self, mlm, tc):
         mlm, tc = mlm + 0.06, tc + 0.02

@@ -102,7 +102,7 @@ const SAID_AS_POINTS = new Set(["report", "validation", "prepare_progress", "par
 /** Columns and events of a training or a preparation. */
 class Run {
   constructor(name) {
-    Object.assign(this, { name, kind: "train", place: "", program: "", events: [], told: 0, colour: 0, left: null });
+    Object.assign(this, { name, kind: "train", place: "", program: "", events: [], ranks: [], told: 0, colour: 0, left: null });
     this.groups = { reports: new Columns(), validations: new Columns(), preparation: new Columns() };
   }
 
@@ -112,6 +112,7 @@ class Run {
     run.place = String(history.place ?? "");
     run.program = String(history.program ?? "");
     for (const group of Object.keys(run.groups)) run.groups[group] = Columns.read(history[group]);
+    run.ranks = ranks_of(history);
     for (const event of history.events ?? []) if (event && typeof event === "object") run.happened(event);
     return run;
   }
@@ -120,6 +121,7 @@ class Run {
   take(event) {
     const { point, ...said } = event;
     if (point && Object.hasOwn(this.groups, point.of)) this.groups[point.of].append(point);
+    if (event.kind === "report") this.ranks = ranks_of(event);
     // An estimate of the remaining time is valid until the next point.
     if (Number.isFinite(event.eta_s)) this.left = { seconds: event.eta_s, time: event.time };
     if (!SAID_AS_POINTS.has(event.kind)) this.happened(said);
@@ -157,6 +159,9 @@ class Run {
     return between(axes[by], axes[axis], Number.isFinite(event.step) ? event.step : event.time);
   }
 }
+
+/** Valid entries of the ranks of a report. */
+const ranks_of = ({ ranks }) => (Array.isArray(ranks) ? ranks : []).filter((rank) => rank && typeof rank === "object");
 
 /** Interpolates `to` where `from` is `value`. Outside the range, returns the value of the nearer end. */
 function between(from, to, value) {

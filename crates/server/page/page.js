@@ -2,6 +2,7 @@
 
 const NAV = {
   flow: "flow",
+  ranks: "ranks",
   prepared: "prepared",
   curves: "curves",
   happened: "events",
@@ -16,6 +17,7 @@ function begin() {
   new Plots();
   new TimeLine();
   new Happened();
+  new Ranks();
   new Prepared();
   new Flow();
   const configuration = new Configuration();
@@ -44,7 +46,7 @@ function show_report({ runs, config, made }, configuration, address) {
   say(find("foot"), `A report${words}${made?.program ? ` by ${made.program}` : ""}. It loads no other files.`);
   address.follow();
   if (view.runs.length === 0) say(find("curves-empty"), "This report contains no run.");
-  redraw("groups", "plots", "runs", "prepared");
+  redraw("groups", "plots", "runs", "ranks", "prepared");
 }
 
 function show_live(head, configuration, address) {
@@ -60,7 +62,7 @@ function show_live(head, configuration, address) {
       configuration.forget();
       configuration.look(view.status);
       address.follow();
-      redraw("groups", "plots", "timeline", "happened", "head", "prepared", "runs", "toolbar");
+      redraw("groups", "plots", "timeline", "happened", "head", "ranks", "prepared", "runs", "toolbar");
     },
     event(event) {
       view.run?.take(event);

@@ -199,6 +199,6 @@ function redraw(...names) {
 function data_came() {
   data_timer ??= setTimeout(() => {
     data_timer = null;
-    redraw("toolbar", "groups", "plots", "timeline", "happened", "head", "prepared", "runs");
+    redraw("toolbar", "groups", "plots", "timeline", "happened", "head", "ranks", "prepared", "runs");
   }, DATA_MS);
 }

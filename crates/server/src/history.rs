@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use telemetry::preparation::PrepareProgress;
 use telemetry::report_metrics::{REPORT_METRICS, ReportMetric};
-use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
+use telemetry::training::{PhaseSeconds, RankReport, StepReport, ValidReport};
 use telemetry::{Event, EventKind, event_text};
 
 use crate::columns::{AxisPosition, Columns, Spread};
@@ -24,6 +24,8 @@ pub(crate) struct History {
     reports: Columns,
     validations: Columns,
     preparation: Columns,
+    /// Ranks of the newest report.
+    ranks: Vec<RankReport>,
     /// Events by kind, each with its sequence number for sorting.
     events: BTreeMap<String, VecDeque<(u64, Value)>>,
     event_count: u64,
@@ -50,6 +52,9 @@ impl WorkTime {
 impl History {
     /// Adds an event, and for a report the extra metrics. Returns the new curve point in JSON, if there is one.
     pub(crate) fn push(&mut self, event: &Event, extra: Vec<(String, Spread)>) -> Option<String> {
+        if let EventKind::Report(report) = &event.what {
+            self.ranks.clone_from(&report.ranks);
+        }
         let place = self.position_of(event);
         let (table, columns, mut values) = match &event.what {
             EventKind::Report(report) => ("reports", &mut self.reports, report_values(report)),
@@ -115,6 +120,7 @@ impl History {
             reports: &self.reports,
             validations: &self.validations,
             preparation: &self.preparation,
+            ranks: &self.ranks,
             events: events.into_iter().map(|(_, event)| event).collect(),
         }
     }
@@ -135,6 +141,8 @@ pub(crate) struct HistoryJson<'a> {
     reports: &'a Columns,
     validations: &'a Columns,
     preparation: &'a Columns,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ranks: &'a [RankReport],
     events: Vec<&'a Value>,
 }
 

@@ -29,6 +29,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../page/event-list.js"),
     include_str!("../page/overlay.js"),
     include_str!("../page/pipeline-diagram.js"),
+    include_str!("../page/ranks.js"),
     include_str!("../page/rows.js"),
     include_str!("../page/configuration.js"),
     include_str!("../page/controls.js"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use schemas::Step;
 use serde_json::{Value, json};
 use store::{FaultConfig, Store};
-use telemetry::training::{Figures, ResumeReport, Speed, StepReport};
+use telemetry::training::{Figures, RankReport, ResumeReport, Speed, StepReport};
 use telemetry::{Clock, Event, EventKind, Position};
 
 use crate::backend::{ActorStatus, ApiError};
@@ -347,4 +347,28 @@ fn events_before_a_resume_are_shown_and_discarded_ones_are_not() {
     let history: Value = serde_json::from_slice(&seen.history()).expect("JSON");
     assert_eq!(history["reports"]["step"], json!([10, 20, 30]));
     assert_ne!(history["boot"], json!(&*before.boot), "listeners reload");
+}
+
+#[test]
+fn the_history_has_the_ranks_of_the_newest_report() {
+    let seen = RunState::new(about());
+    let mut observer = seen.observer();
+    let ranks = || serde_json::from_slice::<Value>(&seen.history()).expect("JSON")["ranks"].clone();
+    observer.observe(&report(10, 3.0));
+    assert!(ranks().is_null(), "a single process");
+    for (step, rank_wait) in [(20, 0.25), (30, 0.5)] {
+        let mut event = report(step, 2.0);
+        let EventKind::Report(report) = &mut event.what else { unreachable!("a report") };
+        report.ranks = vec![RankReport {
+            rank: 0,
+            host: HOSTILE.to_owned(),
+            step_s: 0.125,
+            data_wait: 0.0,
+            checkpoint_stall: 0.0,
+            rank_wait,
+            host_bytes: Some(4096),
+        }];
+        observer.observe(&event);
+        assert_eq!((&ranks()[0]["rank_wait"], &ranks()[0]["host"]), (&json!(rank_wait), &json!(HOSTILE)));
+    }
 }

@@ -19,7 +19,7 @@ pub mod clock;
 pub mod dispatcher;
 pub mod event;
 pub mod event_text;
-pub mod host_memory;
+pub mod host;
 mod http_client;
 pub mod jsonl;
 pub mod log;

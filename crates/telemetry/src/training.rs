@@ -89,6 +89,33 @@ pub struct StepReport {
     /// Resident host memory of the process in bytes, including all its threads and page-locked buffers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_bytes: Option<u64>,
+    /// Times and memory of each rank, in the order of the ranks. Empty for a single process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankReport>,
+}
+
+/// Times since the last report, and memory, of one of several ranks. Fractions are of wall time without validations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankReport {
+    /// Number of the rank, from 0.
+    pub rank: u32,
+    /// Name of its host.
+    pub host: String,
+    /// Wall seconds per step.
+    #[serde(with = "Float")]
+    pub step_s: f64,
+    /// Fraction of wall time spent waiting for batches.
+    #[serde(with = "Float")]
+    pub data_wait: f64,
+    /// Fraction of wall time spent waiting for checkpoints.
+    #[serde(with = "Float")]
+    pub checkpoint_stall: f64,
+    /// Fraction of wall time in which the host waits for slower ranks. The slowest rank waits least.
+    #[serde(with = "Float")]
+    pub rank_wait: f64,
+    /// Resident host memory of the process in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_bytes: Option<u64>,
 }
 
 /// Seconds since the last report by phase of the training loop. The rest of `wall` is overhead between the phases.

@@ -10,7 +10,7 @@ use crate::home::Home;
 use crate::root;
 
 /// Fields of log entries that differ between two equal runs: times and machine metrics.
-pub const CLOCKS: [&str; 12] = [
+pub const CLOCKS: [&str; 13] = [
     "time",
     "elapsed_s",
     "tokens_per_s",
@@ -22,6 +22,7 @@ pub const CLOCKS: [&str; 12] = [
     "phases",
     "memory",
     "host_bytes",
+    "ranks",
     "seconds",
 ];
 

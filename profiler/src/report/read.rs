@@ -248,6 +248,8 @@ pub(super) struct Training {
     pub(super) micro_batch_size: Option<Number>,
     pub(super) step_ms: Estimated,
     #[serde(default)]
+    pub(super) ranks: Option<RankTimes>,
+    #[serde(default)]
     pub(super) phases: List<Phase>,
     #[serde(default)]
     pub(super) waterfall: List<Bar>,
@@ -257,6 +259,16 @@ pub(super) struct Training {
     pub(super) memory: List<Owner>,
     #[serde(default)]
     pub(super) memory_over_time: List<Memory>,
+}
+
+/// Division of a step of one of several ranks.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct RankTimes {
+    pub(super) count: Number,
+    pub(super) computation_ms: Number,
+    pub(super) data_wait_ms: Number,
+    pub(super) communication_ms: Number,
+    pub(super) rank_wait_ms: Number,
 }
 
 #[derive(Clone, Debug, Deserialize)]

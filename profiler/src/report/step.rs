@@ -26,6 +26,7 @@ pub(super) fn class_of(phase: &str) -> &'static str {
         "norm" => "p-norm",
         "backward" => "p-backward",
         "optimizer" => "p-optimizer",
+        "all_reduce" | "exchange" => "p-ranks",
         "synchronize" => "p-synchronize",
         name if name.starts_with("objective") => "p-objective",
         _ => "p-other",

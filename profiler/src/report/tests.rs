@@ -29,6 +29,7 @@ fn whole() -> Value {
         "training": {
             "device": evil, "device_name": evil, "steps": 40, "tokens_per_step": 4096, "micro_batches_per_step": 2,
             "micro_batch_size": 16, "step_ms": { "mean": 12.0, "low": 11.0, "high": 13.0 },
+            "ranks": { "count": 4, "computation_ms": 7.25, "data_wait_ms": 1.2, "communication_ms": 1.75, "rank_wait_ms": 2.25 },
             "phases": [{ "what": "wait", "host_ms": 1.2, "device_ms": null },
                        { "what": evil, "host_ms": 8.0, "device_ms": 9.0 }],
             "waterfall": [{ "what": evil, "from_ms": 1.0, "to_ms": 4.0 }],
@@ -47,7 +48,16 @@ fn refused(object: &Value) -> String {
 fn page_shows_all_parts_and_escapes_input() {
     let page = ProfilePage::parse(&whole()).expect("a profile");
     let html = page.html();
-    for part in ["+71\u{a0}%", "measured: +80 %", "Time of a step", "One step over time", "warm-up", "Stages of"] {
+    for part in [
+        "+71\u{a0}%",
+        "measured: +80 %",
+        "Time of a step",
+        "One step over time",
+        "warm-up",
+        "Stages of",
+        "1.75 ms",
+        "2.25 ms",
+    ] {
         assert!(html.contains(part), "{part}");
     }
     let plots = page.plots();

@@ -1,5 +1,6 @@
 //! Layout of the screen.
 
+use profiler::statistics::{milliseconds, percent};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,6 +17,9 @@ use telemetry::quantities::{bytes, short};
 const EVENTS: u16 = 6;
 const HEAD: u16 = 2;
 const CURVE: u16 = 8;
+
+/// Largest number of actors, and of ranks.
+const ACTORS: usize = 8;
 
 /// State of a run and of the display.
 #[derive(Debug, Default)]
@@ -103,6 +107,15 @@ impl Screen {
         pairs.map(|(x, y)| (x, shown(y))).filter(|(_, y)| y.is_finite()).collect()
     }
 
+    /// Ranks of the newest report, at most eight, the slowest first: it waits least for the others.
+    fn ranks(&self) -> Vec<&Value> {
+        let mut ranks: Vec<&Value> = self.history["ranks"].as_array().into_iter().flatten().collect();
+        let wait = |rank: &Value| rank["rank_wait"].as_f64().unwrap_or(f64::INFINITY);
+        ranks.sort_by(|one, other| wait(one).total_cmp(&wait(other)));
+        ranks.truncate(ACTORS);
+        ranks
+    }
+
     fn newest(&self, figure: &str) -> Option<f64> {
         self.group().1["series"][figure]["mean"].as_array()?.last()?.as_f64()
     }
@@ -110,11 +123,13 @@ impl Screen {
 
 /// Draws the screen.
 pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
-    let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).map_or(0, Vec::len).min(8);
+    let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).map_or(0, Vec::len).min(ACTORS);
     let actors = if actors > 0 { u16::try_from(actors).unwrap_or(0) + 2 } else { 0 };
     // Heading and keys have priority; then the curve, the actors and the newest events.
     let area = frame.area();
     let mut left = area.height.saturating_sub(HEAD + 1);
+    let ranks = screen.ranks().len();
+    let ranks = if ranks > 0 { u16::try_from(ranks).unwrap_or(0) + 3 } else { 0 };
     let mut room = |wanted: u16, others: u16| {
         let has = if left >= wanted + others { wanted } else { 0 };
         left -= has;
@@ -122,15 +137,20 @@ pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
     };
     let progress = room(1, CURVE);
     let below = room(actors, CURVE);
+    let ranks = room(ranks, CURVE);
     let events = room(EVENTS + 1, CURVE);
-    let rows = Layout::vertical([HEAD.min(area.height), progress, left, below, events, 1].map(Constraint::Length));
-    let [head, progress, middle, below, events, foot] = rows.areas(area);
+    let rows =
+        Layout::vertical([HEAD.min(area.height), progress, left, ranks, below, events, 1].map(Constraint::Length));
+    let [head, progress, middle, ranks, below, events, foot] = rows.areas(area);
     frame.render_widget(Paragraph::new(heading(screen, head.width)), head);
     gauge(screen, frame, progress);
     let list_width = if area.width >= 64 { 34 } else { 0 };
     let [chart, figures] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(list_width)]).areas(middle);
     curve(screen, frame, chart);
     list(screen, frame, figures);
+    if ranks.height > 0 {
+        rank_table(screen, frame, ranks);
+    }
     if below.height > 0 {
         working(screen, frame, below);
     }
@@ -259,7 +279,7 @@ const BLOCKED: Color = Color::DarkGray;
 fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).cloned().unwrap_or_default();
     let width = usize::from(area.width.saturating_sub(44)).max(10);
-    let rows = actors.iter().take(8).map(|actor| {
+    let rows = actors.iter().take(ACTORS).map(|actor| {
         let seconds = |name: &str| actor[name].as_f64().unwrap_or(0.0);
         let part = |name: &str| (seconds(name) / seconds("wall_s").max(1e-9)).clamp(0.0, 1.0);
         let cells = |share: f64| {
@@ -283,6 +303,29 @@ fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     });
     let title = " green busy, orange starved, grey blocked ";
     frame.render_widget(Paragraph::new(rows.collect::<Vec<_>>()).block(Block::bordered().title(title)), area);
+}
+
+/// Times and memory of the ranks.
+fn rank_table(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let rows = screen.ranks().into_iter().enumerate().map(|(place, rank)| {
+        let number = |name: &str| rank[name].as_f64();
+        let share = |name: &str| number(name).map_or("–".to_owned(), percent);
+        let cells = [
+            rank["rank"].to_string(),
+            text(&rank["host"]),
+            number("step_s").map_or("–".to_owned(), |seconds| milliseconds(1e3 * seconds)),
+            share("data_wait"),
+            share("rank_wait"),
+            rank["host_bytes"].as_u64().map_or("–".to_owned(), bytes),
+        ];
+        let style = if place == 0 { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
+        Row::new(cells).style(style)
+    });
+    let widths = [6, 20, 12, 12, 14, 12].map(Constraint::Length);
+    let head =
+        Row::new(["rank", "host", "step", "data wait", "rank wait", "memory"]).style(Style::new().fg(Color::DarkGray));
+    let table = Table::new(rows, widths).header(head).block(Block::bordered().title(" ranks, the slowest first "));
+    frame.render_widget(table, area);
 }
 
 fn event_lines(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {

@@ -22,6 +22,10 @@ fn screen() -> Screen {
             "terms/mlm": { "mean": [3.0, "NaN", 2.0] },
             "loss": { "mean": [3.5, 3.0, 2.5] },
         } },
+        "ranks": [
+            { "rank": 0, "host": "node-0", "step_s": 0.25, "data_wait": 0.01, "rank_wait": 0.4, "host_bytes": 1024 },
+            { "rank": 1, "host": "node-1\u{1b}[2J", "step_s": 0.25, "data_wait": 0.35, "rank_wait": 0.02 },
+        ],
         "events": [{ "version": 2, "time": 0, "elapsed_s": 1.0, "step": 20, "kind": "note", "text": "</script>\u{1b}]0;x" }],
     }));
     screen.status(Some(json!({
@@ -85,4 +89,14 @@ fn a_run_without_events_has_a_screen() {
     screen.history(json!({}));
     screen.pressed(KeyCode::Left);
     assert!(shown(&screen, (80, 24)).contains("no report yet"));
+}
+
+#[test]
+fn the_slowest_rank_comes_first() {
+    let text = shown(&screen(), (100, 40));
+    let line =
+        |host: &str| text.lines().position(|line| line.contains(host)).unwrap_or_else(|| panic!("{host}: {text}"));
+    assert!(line("the slowest first") < line("node-1") && line("node-1") < line("node-0"), "{text}");
+    let row = text.lines().nth(line("node-1")).expect("found above");
+    assert!(["250 ms", "35 %", "2.0 %", "–"].iter().all(|part| row.contains(part)), "{row}");
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use server::{
     Action, ActorStatus, ApiError, Backend, Health, Kind, ListenAddress, MemoryStatus, RunState, Server, Status,
 };
-use telemetry::host_memory::resident_bytes;
+use telemetry::host::resident_bytes;
 use telemetry::terminal::note;
 use telemetry::{EventKind, Observer};
 

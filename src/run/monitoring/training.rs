@@ -11,7 +11,7 @@ use server::{
     Server, Status,
 };
 use store::Store;
-use telemetry::host_memory::resident_bytes;
+use telemetry::host::resident_bytes;
 use telemetry::log;
 use telemetry::terminal::note;
 use telemetry::{EventKind, Observer};

@@ -11,10 +11,13 @@ use cloze::cli::{ConfigArgs, ProfileArgs, ProfileTarget};
 use cloze::commands::profile::shown::Profile;
 use cloze::commands::profile::traces::Recording;
 use cloze::commands::profile::{check, measure, offline, online};
+use cloze::exit::Usage;
 use profiler::VERSION;
 use profiler::bottleneck::Bottleneck;
 use telemetry::quantities::short;
 use telemetry::terminal::line;
+
+use crate::train::launched;
 
 /// Profiles the training, all three halves, or synthetic steps, and prints the result.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
@@ -27,9 +30,23 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
             check(options)?;
             all(args, options)
         }
+        _ if !is_first_rank(options)? => training::train(args, options).map(drop),
         _ => measure(args, options, &|args| training::measured(args, options), &|args, recording| {
             training::checked(args, options, recording)
         }),
+    }
+}
+
+/// Whether this process is rank 0 or the only one. Refuses options that train more than once, which ranks do not.
+fn is_first_rank(options: &ProfileArgs) -> anyhow::Result<bool> {
+    let Some(launch) = launched()? else { return Ok(true) };
+    let single = [("--check", options.check), ("--scale", !options.scale.is_empty())];
+    match single.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(launch.rank == 0),
+        Some((option, _)) => {
+            let ranks = launch.world_size;
+            Err(Usage(format!("{option} with {ranks} ranks: measure in a single process, without a launcher")).into())
+        }
     }
 }
 

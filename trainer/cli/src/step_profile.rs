@@ -10,9 +10,12 @@ use profiler::measure::{MeasureWatch, Measured};
 use profiler::statistics::{Estimate, mean_of, milliseconds, percent};
 use profiler::verdict::find_bottleneck;
 use profiler::what_if::proposals;
+use schemas::RankShard;
 use serde_json::{Value, json};
 use telemetry::quantities::{bytes, short};
-use trainer::device::step_timer::{self, MemoryAt, PartTimes, Slice, StepTimes, VALIDATION, WAIT};
+use trainer::device::step_timer::{
+    self, ALL_REDUCE, EXCHANGE, MemoryAt, PartTimes, Slice, StepTimes, VALIDATION, WAIT,
+};
 
 /// Measurement in progress.
 pub(crate) struct Running {
@@ -53,9 +56,10 @@ impl Running {
     }
 }
 
-/// Shape of a step.
+/// Shape of the step of one rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
+    share: RankShard,
     rows: u64,
     micro_batch_size: u64,
     /// Width of the widest view in tokens.
@@ -63,10 +67,11 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn new(plan: &Plan) -> Self {
-        let train = &plan.train().train;
+    pub(crate) fn new(plan: &Plan, share: RankShard) -> Self {
+        let micro_batch_size = plan.train().train.micro_batch_size;
+        let rows = share.of(plan.train().micro_batches()) * micro_batch_size;
         let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
-        Self { rows: train.global_batch_size, micro_batch_size: train.micro_batch_size, width }
+        Self { share, rows, micro_batch_size, width }
     }
 }
 
@@ -107,6 +112,14 @@ fn by_steps(measured: Measured, shape: Shape, steps: &[f64]) -> Measured {
     Measured { rate, windows, ..measured }
 }
 
+/// Division of a step of one of several ranks, in seconds. Together they are the step.
+struct RankTimes {
+    computation: f64,
+    data_wait: f64,
+    communication: f64,
+    rank_wait: f64,
+}
+
 /// Measured steps and their parts.
 struct Training {
     shape: Shape,
@@ -135,6 +148,19 @@ impl Training {
 
     fn host(&self, part: &str) -> f64 {
         self.times.parts.iter().filter(|it| it.name == part).map(|it| it.host_s).sum::<f64>() / self.steps()
+    }
+
+    /// Divides the step of one of several ranks. The parts of communication are measured on the device, if it has a clock.
+    fn rank_times(&self) -> Option<RankTimes> {
+        if self.shape.share.ranks() == 1 {
+            return None;
+        }
+        let parts = self.parts().filter(|part| [ALL_REDUCE, EXCHANGE].contains(&part.name.as_str()));
+        let exposed = parts.map(|part| part.device_s.unwrap_or(part.host_s)).sum::<f64>() / self.steps();
+        let rank_wait = (self.times.rank_wait_s / self.steps()).min(exposed);
+        let data_wait = self.host(WAIT);
+        let computation = (self.seconds() - data_wait - exposed).max(0.0);
+        Some(RankTimes { computation, data_wait, communication: exposed - rank_wait, rank_wait })
     }
 
     fn evidence(&self) -> Vec<String> {
@@ -172,6 +198,18 @@ impl Training {
             let on_device = part.device_s.map(|device| device / self.steps());
             let on_device = on_device.map_or("–".to_owned(), ms);
             format!("{:<32} {:>10} {:>8} {on_device:>10}", part.name, ms(host), percent(host / step.max(1e-9)))
+        }));
+        lines.extend(self.rank_times().map(|times| {
+            let share = |seconds: f64| percent(seconds / step.max(1e-9));
+            format!(
+                "rank {} of {}: computation {}, wait for batches {}, exposed communication {}, wait for slower ranks {}",
+                self.shape.share.rank(),
+                self.shape.share.ranks(),
+                share(times.computation),
+                share(times.data_wait),
+                share(times.communication),
+                share(times.rank_wait)
+            )
         }));
         lines.extend(self.validation().map(|validation| {
             format!("validations: {}, {} together, not part of the steps", validation.count, ms(validation.host_s))
@@ -239,6 +277,13 @@ impl Training {
                 "high": self.step.map(|step| 1e3 * step.high),
             },
             "step_ms_each": self.times.steps.iter().map(|seconds| 1e3 * seconds).collect::<Vec<_>>(),
+            "ranks": self.rank_times().map(|times| {
+                json!({
+                    "count": self.shape.share.ranks(), "computation_ms": 1e3 * times.computation,
+                    "data_wait_ms": 1e3 * times.data_wait, "communication_ms": 1e3 * times.communication,
+                    "rank_wait_ms": 1e3 * times.rank_wait,
+                })
+            }),
             "phases": parts, "waterfall": typical.map(|step| slices(&step.host)),
             "device_waterfall": typical.and_then(|step| step.device.as_deref()).map(slices),
             "memory": memory, "memory_over_time": over_time,

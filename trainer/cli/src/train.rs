@@ -28,6 +28,7 @@ use telemetry::alerts::Alerts;
 use trainer_plan::identity::check_allowed;
 
 pub(crate) use self::options::Options;
+pub(crate) use self::ranks::{connect_launched, launched};
 use self::session::TrainSession;
 pub(crate) use self::trainer_thread::data_without_records;
 

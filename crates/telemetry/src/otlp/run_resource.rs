@@ -19,13 +19,13 @@ impl RunResource {
         use opentelemetry::KeyValue;
         use opentelemetry_sdk::resource::TelemetryResourceDetector;
 
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = crate::host::name();
         let known = [
             ("service.name", Some("cloze")),
             ("service.version", Some(env!("CARGO_PKG_VERSION"))),
             ("service.instance.id", Some(self.name.as_str())),
             ("cloze.run.identity", self.identity.as_deref()),
-            ("host.name", Some(host.trim()).filter(|host| !host.is_empty())),
+            ("host.name", Some(host.as_str()).filter(|host| !host.is_empty())),
         ];
         let known = known.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?.to_owned())));
         let overrides = overrides.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));

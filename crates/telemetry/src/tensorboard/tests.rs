@@ -111,6 +111,7 @@ fn report(loss: f64) -> EventKind {
         phases: None,
         memory: None,
         host_bytes: Some(1024),
+        ranks: Vec::new(),
     })
 }
 

@@ -12,8 +12,8 @@ use crate::change::{ChangeReport, How, KeyChange, NoteReport};
 use crate::preparation::{LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitCounts, StageSeconds};
 use crate::training::{
     AuditReport, BadRowReport, Bounds, CheckpointReport, DatasetVersionReport, EarlyStopReport, EnvironmentReport,
-    Figures, LossSpikeReport, MlmReport, PhaseSeconds, ResumeReport, SkipReport, Speed, SpikeMetric, StartReport,
-    StarvedReport, StepReport, StopReason, StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
+    Figures, LossSpikeReport, MlmReport, PhaseSeconds, RankReport, ResumeReport, SkipReport, Speed, SpikeMetric,
+    StartReport, StarvedReport, StepReport, StopReason, StopReport, SuspectRow, UnexpectedLoss, ValidReport, Warning,
 };
 use crate::{Event, EventKind, Position};
 
@@ -69,6 +69,7 @@ pub(super) fn step_report() -> StepReport {
         phases: Some(PhaseSeconds { wall: 8.5, data: 0.025, step: 1.5, read: 6.0, validation: 0.75, checkpoint: 0.17 }),
         memory: None,
         host_bytes: Some(3 << 30),
+        ranks: Vec::new(),
     }
 }
 
@@ -292,9 +293,22 @@ fn bad_row_report(source: Option<&str>) -> BadRowReport {
     }
 }
 
-/// Additional examples of some kinds, from a run with several sources.
+fn rank_report(rank: u32, rank_wait: f64, host_bytes: Option<u64>) -> RankReport {
+    let host = format!("node-{rank}");
+    RankReport { rank, host, step_s: 0.4, data_wait: 0.003, checkpoint_stall: 0.02, rank_wait, host_bytes }
+}
+
+/// Additional examples of some kinds, from runs with several sources or ranks.
 pub(super) fn mixing() -> Vec<Golden> {
+    let ranks = vec![rank_report(0, 0.28, Some(3 << 30)), rank_report(1, 0.0, None)];
     vec![
+        (
+            EventKind::Report(StepReport { ranks, ..step_report() }),
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"data_wait":0.003,"checkpoint_stall":0.02,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472,"ranks":[{"rank":0,"host":"node-0","step_s":0.4,"data_wait":0.003,"checkpoint_stall":0.02,"rank_wait":0.28,"host_bytes":3221225472},{"rank":1,"host":"node-1","step_s":0.4,"data_wait":0.003,"checkpoint_stall":0.02,"rank_wait":0.0}]}"#,
+            Some(
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
+            ),
+        ),
         (
             EventKind::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
             r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"data_wait":0.003,"checkpoint_stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5},"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,

@@ -19,14 +19,14 @@ use schemas::ordinal::Step;
 use store::{FaultConfig, Store};
 use telemetry::{Clock, Event, Observer};
 use trainer::device::step_timer::StepTimes;
-use trainer::training::{Host, SingleProcess, Snapshot};
+use trainer::training::{Host, Snapshot};
 use trainer_plan::ForeignError;
 use trainer_plan::checkpoint::State;
 use trainer_plan::stop_request::StopRequest;
 
 use super::micro_batch;
 use crate::step_profile::{Running, Shape, profile};
-use crate::train::data_without_records;
+use crate::train::{connect_launched, data_without_records, launched};
 
 /// Warm-up steps, which are not measured. The first steps of a process create caches and state.
 const WARM_UP: u64 = 2;
@@ -39,8 +39,8 @@ const SECONDS_MIN: f64 = 5.0;
 pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
-    // A trainer that waits for batches gains nothing from faster steps.
-    if profile.binding == Some(Bottleneck::Reader) {
+    // A trainer that waits for batches gains nothing from faster steps. Steps of several ranks are not tried.
+    if profile.binding == Some(Bottleneck::Reader) && launched()?.is_none() {
         match micro_batch::proposal(args) {
             Ok(Some(proposal)) => propose(&mut profile, proposal),
             Ok(None) => {}
@@ -70,41 +70,47 @@ fn propose(profile: &mut Profile, proposal: WhatIfChange) {
 
 /// Trains once and returns the profile.
 pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
+    let measured = train(args, options)?;
+    measured.ok_or_else(|| {
+        let message = format!(
+            "the run has only {WARM_UP} steps or fewer, which are warm-up: there is nothing to measure; give more, for example \
+             `--set train.steps=100`"
+        );
+        Usage(message).into()
+    })
+}
+
+/// Trains once. `None` if no steps were measured: the run is too short, or this is not rank 0, which measures.
+pub(super) fn train(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Option<Profile>> {
     let slow = InjectedDelays::parse(options.slow.as_deref(), options.target)?;
     let plan = Plan::new(args, |folder: &Path| slow.find(folder), Purpose::ReadOnly)?;
     let control = Arc::new(Control::start()?);
     control.keep_nothing();
+    let ranks = connect_launched(&plan)?;
+    let share = ranks.share();
     let found = Arc::<Mutex<Option<(MeasureWatch, StepTimes)>>>::default();
     let mut host = MeasuringHost {
         control: Arc::clone(&control),
-        until: Limit {
+        until: share.is_first().then(|| Limit {
             seconds: options.max_seconds(),
-            steps: options.batches.map(|batches| batches.div_ceil(plan.train().micro_batches())),
-        },
+            steps: options.batches.map(|batches| batches.div_ceil(share.of(plan.train().micro_batches()))),
+        }),
         running: None,
         is_done: false,
         found: Arc::clone(&found),
     };
-    let mut data = data_without_records(&plan, &control, slow.workers, slow.contention);
+    let mut data = data_without_records(&plan, &control, slow.workers, slow.contention, share);
     let training = plan.train().clone();
     let thread = runtime::spawn("trainer", move || {
         let store = Store::in_memory(FaultConfig::none());
-        let outcome =
-            trainer::training::run(&training, Arc::new(SingleProcess), &store, &Clock::system(), &mut data, &mut host);
+        let outcome = trainer::training::run(&training, ranks, &store, &Clock::system(), &mut data, &mut host);
         // A run that ends without a stop ends the measurement.
         host.end();
         outcome
     })?;
     thread.join()??;
     let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match found {
-        Some((watch, times)) => Ok(profile(Shape::new(&plan), &watch, times)),
-        None => Err(Usage(format!(
-            "the run has only {WARM_UP} steps or fewer, which are warm-up: there is nothing to measure; give more, for example \
-             `--set train.steps=100`"
-        ))
-        .into()),
-    }
+    Ok(found.map(|(watch, times)| profile(Shape::new(&plan, share), &watch, times)))
 }
 
 /// Condition for the end of the measurement.
@@ -132,7 +138,8 @@ impl Limit {
 /// Host of a training that measures its steps and saves nothing.
 struct MeasuringHost {
     control: Arc<Control>,
-    until: Limit,
+    /// End of the measurement. `None` on ranks other than 0, which do not measure.
+    until: Option<Limit>,
     running: Option<Running>,
     is_done: bool,
     found: Arc<Mutex<Option<(MeasureWatch, StepTimes)>>>,
@@ -172,6 +179,7 @@ impl Host for MeasuringHost {
     }
 
     fn next_step(&mut self, done: Step) {
+        let Some(until) = &self.until else { return };
         let Some(running) = &mut self.running else {
             if done.0 >= WARM_UP && !self.is_done {
                 self.running = Running::begin(&self.control).ok();
@@ -179,7 +187,7 @@ impl Host for MeasuringHost {
             return;
         };
         running.step();
-        if self.until.is_reached(running) {
+        if until.is_reached(running) {
             self.end();
             self.is_done = true;
         }

@@ -14,7 +14,7 @@ use cloze::plan::Plan;
 use pipeline::load::RowOrder;
 use serde_json::json;
 use store::Store;
-use trainer::training::ProcessGroup;
+use trainer::training::{ProcessGroup, SingleProcess};
 use trainer_plan::launch::Launch;
 
 use super::options::Options;
@@ -40,6 +40,18 @@ pub(super) fn check_options(launch: Option<&Launch>, options: Options<'_>) -> an
         ))
         .into()),
     }
+}
+
+/// Place of this process among several ranks. `None` for a single process.
+pub(crate) fn launched() -> anyhow::Result<Option<Launch>> {
+    Ok(Launch::from_env()?.filter(|launch| launch.world_size > 1))
+}
+
+/// Connects this process with the other ranks that its launcher has started, to train without a run folder.
+pub(crate) fn connect_launched(plan: &Plan) -> anyhow::Result<Arc<dyn ProcessGroup>> {
+    let Some(launch) = launched()? else { return Ok(Arc::new(SingleProcess)) };
+    check_plan(&launch, plan)?;
+    connect(&launch, plan)
 }
 
 /// Connects this rank with the others, and checks that all have the same plan.

@@ -65,7 +65,7 @@ impl<'a> TrainSession<'a> {
         let faults =
             options.faults.map(FaultPlan::parse).transpose()?.map(|faults| Arc::new(FaultInjector::new(faults)));
         let phases = Phases { control: Arc::new(Control::start()?), slow };
-        let launch = Launch::from_env()?.filter(|launch| launch.world_size > 1);
+        let launch = ranks::launched()?;
         ranks::check_options(launch.as_ref(), options)?;
         let Config { data, run, serve, .. } = config;
         let is_served = options.replay.is_none() && ranks::is_first(launch.as_ref());

@@ -82,7 +82,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         phases,
         steps: plan.train().steps_expected(),
         pending: None,
-        profiler: Profiler::new(Shape::new(plan), profile),
+        profiler: Profiler::new(Shape::new(plan, share), profile),
         task: task_scorer::task_of(plan)?,
     };
     let training = plan.train().clone();
@@ -126,16 +126,17 @@ fn checkpoint_policy(plan: &Plan) -> anyhow::Result<CheckpointPolicy> {
     Ok(CheckpointPolicy { rules, export, goes_back })
 }
 
-/// Returns the batches of a training that records nothing about its rows, with optional injected latency.
+/// Returns the batches of a rank of a training that records nothing about its rows, with optional injected latency.
 pub(crate) fn data_without_records(
     plan: &Plan,
     control: &Arc<Control>,
     latency_injection: Option<LatencyInjection>,
     contention: Contention,
+    share: RankShard,
 ) -> impl Data + use<> {
     let records = RowRecords { bad_rows: Arc::<RunBadRows>::default() as _, exposure: Arc::default() };
     let phases = Phases { control: Arc::clone(control), slow: None };
-    let mut data = DataSource::new(plan, None, records, None, phases, RankShard::ALONE);
+    let mut data = DataSource::new(plan, None, records, None, phases, share);
     (data.latency_injection, data.contention) = (latency_injection, contention);
     data
 }

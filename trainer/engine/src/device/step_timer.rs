@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use runtime::spans::SPANS;
 use tch::Device;
-use telemetry::host_memory;
+use telemetry::host;
 use tracing::trace_span;
 use trainer_plan::Error;
 
@@ -45,8 +45,10 @@ pub(crate) const SAMPLE: &str = "sample";
 pub(crate) const OBJECTIVE: &str = "objective";
 /// Backward pass, including recomputed layers.
 pub(crate) const BACKWARD: &str = "backward";
-/// Sum of the gradients over all ranks.
-pub(crate) const ALL_REDUCE: &str = "all_reduce";
+/// Sum of the gradients over all ranks, after the backward pass.
+pub const ALL_REDUCE: &str = "all_reduce";
+/// Exchanges of counts and decisions with the other ranks.
+pub const EXCHANGE: &str = "exchange";
 /// Update of the weights.
 pub(crate) const OPTIMIZER: &str = "optimizer";
 /// Wait of the host for the device, and read of the metrics.
@@ -84,6 +86,8 @@ pub struct StepTimes {
     pub count: u64,
     /// Seconds of all steps together.
     pub total_s: f64,
+    /// Seconds of all steps in which the operations with other ranks waited for slower ranks.
+    pub rank_wait_s: f64,
     /// Parts, in the order of their first occurrence.
     pub parts: Vec<PartTimes>,
     /// Recent step whose duration is nearest to the median.
@@ -190,6 +194,15 @@ pub(crate) fn timed_for<T>(part: &'static str, whose: &str, work: impl FnOnce() 
     work()
 }
 
+/// Adds time that operations of the step waited for slower ranks. Their parts include it.
+pub(crate) fn add_rank_wait(time: Duration) {
+    with(|timer| {
+        if !SEALED.contains(&timer.parts[timer.innermost()].what) {
+            timer.rank_wait += time;
+        }
+    });
+}
+
 /// Ends the step. The next step starts now.
 pub(crate) fn step_is_over() {
     with(Timer::step_is_over);
@@ -249,6 +262,8 @@ struct Timer {
     step_begun: Instant,
     /// Time of validations since the start of the step.
     validation: Duration,
+    /// Wait for slower ranks in all steps.
+    rank_wait: Duration,
     slices: Vec<Slice>,
     /// Events at the changes of parts, of this step. `pending` holds those of earlier steps that the device may not
     /// have passed.
@@ -280,6 +295,7 @@ impl Timer {
             since: now,
             step_begun: now,
             validation: Duration::ZERO,
+            rank_wait: Duration::ZERO,
             slices: Vec::new(),
             marks: Vec::new(),
             pending: VecDeque::new(),
@@ -435,7 +451,7 @@ impl Timer {
         let peak = self.device.and_then(|device| facts::peak(device).ok().flatten());
         let device_bytes = peak.max(self.reported_peak.take());
         let at_s = self.begun.elapsed().as_secs_f64();
-        self.memory.push(MemoryAt { at_s, resident_bytes: host_memory::resident_bytes(), device_bytes });
+        self.memory.push(MemoryAt { at_s, resident_bytes: host::resident_bytes(), device_bytes });
         if self.memory.len() >= LOOKS_MAX {
             self.memory = self.memory.iter().step_by(2).copied().collect();
             self.every *= 2;
@@ -460,6 +476,7 @@ impl Timer {
             steps: self.steps,
             count: self.count,
             total_s: self.total,
+            rank_wait_s: self.rank_wait.as_secs_f64(),
             memory: self.memory,
             owners: self.owners,
             device: self.device.map(|device| (format!("{device:?}"), choice::name(device))),

@@ -21,6 +21,7 @@ pub(crate) mod run;
 pub(crate) mod spike_guard;
 mod startup_report;
 pub(crate) mod step;
+pub(crate) mod straggler;
 pub(crate) mod throughput;
 pub(crate) mod timing;
 pub(crate) mod validation;

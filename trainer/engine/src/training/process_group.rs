@@ -13,6 +13,7 @@ mod failure;
 mod frame;
 mod grid;
 mod link;
+mod measured;
 mod monitor;
 mod rendezvous;
 mod shared;
@@ -22,6 +23,7 @@ pub(crate) mod test_ranks;
 mod tests;
 
 use std::fmt;
+use std::time::Duration;
 
 use schemas::RankShard;
 use serde::Serialize;
@@ -68,6 +70,12 @@ pub trait ProcessGroup: fmt::Debug + Send + Sync {
     /// Starts to replace `tensor` by its sum over all ranks. The tensor must not be used before
     /// [`wait`](PendingReduction::wait).
     fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error>;
+
+    /// Time that this rank has waited for slower ranks, in all operations but the last ones. The cost of the operations is
+    /// not included.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Tells the other ranks that this one fails. Their calls return an error with the reason.
     fn abort(&self, reason: &str);

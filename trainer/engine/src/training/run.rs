@@ -18,8 +18,9 @@ use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::{FaultConfig, Store};
 use telemetry::change::KeyChange;
+use telemetry::host::resident_bytes;
 use telemetry::training::{EnvironmentReport, ResumeReport, StepReport, Warning};
-use telemetry::{Clock, EventKind, Position, host_memory};
+use telemetry::{Clock, EventKind, Position};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::checkpoint::{State, Validated};
@@ -37,6 +38,7 @@ use crate::training::interfaces::{Data, Host, RunOutcome};
 use crate::training::process_group::ProcessGroup;
 use crate::training::spike_guard::{GuardDecision, Observed};
 use crate::training::step::{ReportFigures, StepResult, Trainer};
+use crate::training::straggler::{StragglerWatch, gather_reports};
 use crate::training::throughput::Throughput;
 use crate::training::validation::Validation;
 use crate::training::{init_loss_check, oom_error, startup_report};
@@ -136,6 +138,7 @@ struct Run<'a> {
     // Whether weights, optimizer, report and position belong to the same step.
     is_whole: bool,
     pace: Throughput,
+    stragglers: StragglerWatch,
     gauge: Gauge,
 }
 
@@ -194,7 +197,8 @@ impl<'a> Run<'a> {
             saving: None,
             kept: None,
             is_whole: true,
-            pace: Throughput::start(peak.map(|peak| peak * devices / plan.flops_per_token())),
+            pace: Throughput::start(peak.map(|peak| peak * devices / plan.flops_per_token()), trainer.ranks().waited()),
+            stragglers: StragglerWatch::default(),
             early_shown: 0,
             gauge: Gauge::start(trainer.device(), plan.memory().total())?,
             trainer,
@@ -294,11 +298,6 @@ impl<'a> Run<'a> {
     fn count_epochs(&mut self, data: &dyn Data) -> Result<(), Error> {
         self.epochs = data.epochs(self.rows_consumed).map_err(Error::Foreign)?;
         Ok(())
-    }
-
-    /// Stop request of any rank.
-    fn stop(&self, host: &dyn Host) -> Result<Option<StopRequest>, Error> {
-        self.trainer.ranks().stop(host.stop())
     }
 
     fn at(&self) -> Position {
@@ -438,13 +437,15 @@ impl<'a> Run<'a> {
         let ReportFigures { figures, gains, observed } = timed(SYNCHRONIZE, || self.trainer.figures())?;
         self.pace.read(begun.elapsed());
         self.is_whole = true;
-        let ((speed, phases), progress) = (self.pace.report(self.steps_left()), self.share());
+        let ranks = gather_reports(&self.pace, self.trainer.ranks())?;
+        let (speed, phases) = self.pace.report(self.steps_left(), self.trainer.ranks().waited());
+        let progress = self.share();
         let batch_hash = self.batch_hash.to_hex();
         let memory = self.gauge.read()?;
         let source_epochs = data.source_epochs(self.rows_consumed).map_err(Error::Foreign)?;
         let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
         let phases = Some(phases);
-        let host_bytes = host_memory::resident_bytes();
+        let host_bytes = resident_bytes();
         let report = StepReport {
             figures,
             losses,
@@ -456,9 +457,14 @@ impl<'a> Run<'a> {
             phases,
             memory,
             host_bytes,
+            ranks,
         };
+        let straggler = self.stragglers.check(&report.ranks);
         timed(REPORT, || {
             self.emit(host, EventKind::Report(report));
+            if let Some(warning) = straggler {
+                self.emit(host, EventKind::Warning(warning));
+            }
             self.check_detectors(&gains, host);
             self.check(host)
         })?;
@@ -470,6 +476,7 @@ impl<'a> Run<'a> {
         // Queued steps count as training time, not as validation time.
         native::synchronize(self.trainer.device())?;
         let begun = Instant::now();
+        let waited = self.trainer.ranks().waited();
         let mut validation = Validation::new(&self.trainer)?;
         let mut scorer = host.validation_scorer();
         for batch in data.validation().map_err(Error::Foreign)? {
@@ -491,7 +498,8 @@ impl<'a> Run<'a> {
             self.emit(host, EventKind::EarlyStop(report));
         }
         self.validation_pending = false;
-        self.pace.validation(begun.elapsed());
+        let rank_wait = self.validation_wait(waited)?;
+        self.pace.validation(begun.elapsed(), rank_wait);
         self.check(host)?;
         Ok(ControlFlow::Continue(()))
     }

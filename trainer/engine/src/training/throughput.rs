@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use telemetry::EarlyProgress;
-use telemetry::training::{PhaseSeconds, Speed};
+use telemetry::training::{PhaseSeconds, RankReport, Speed};
+use telemetry::{EarlyProgress, host};
 
 /// Wall time since the last report, and the steps and tokens of that time.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Throughput {
     tokens: u64,
     // Tokens per second at the peak of the device, if it is known.
     peak_rate: Option<f64>,
+    // Wait of the process group for slower ranks until the start of the interval, and in its validations.
+    rank_wait: Duration,
 }
 
 /// Time since the last report by phase.
@@ -59,8 +61,8 @@ impl Process {
 }
 
 impl Throughput {
-    /// Starts an interval now.
-    pub(crate) fn start(peak_rate: Option<f64>) -> Self {
+    /// Starts an interval now. `rank_wait` is the wait for slower ranks so far.
+    pub(crate) fn start(peak_rate: Option<f64>, rank_wait: Duration) -> Self {
         let begun = Instant::now();
         Self {
             process: Process { begun, steps: 0 },
@@ -69,6 +71,7 @@ impl Throughput {
             steps: 0,
             tokens: 0,
             peak_rate,
+            rank_wait,
         }
     }
 
@@ -95,9 +98,10 @@ impl Throughput {
         self.spent.read += time;
     }
 
-    /// Adds time of a validation. The speed of the next report excludes it.
-    pub(crate) fn validation(&mut self, time: Duration) {
+    /// Adds time of a validation, and its wait for slower ranks. The speed of the next report excludes them.
+    pub(crate) fn validation(&mut self, time: Duration, rank_wait: Duration) {
         self.started += time;
+        self.rank_wait += rank_wait;
         self.spent.validation += time;
     }
 
@@ -113,16 +117,31 @@ impl Throughput {
         self.process.begun.elapsed()
     }
 
+    /// Returns the times since the last report of this rank. `rank_wait` is the wait for slower ranks so far.
+    pub(crate) fn rank_report(&self, rank: u32, rank_wait: Duration) -> RankReport {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let share = |time: Duration| time.as_secs_f64() / seconds;
+        RankReport {
+            rank,
+            host: host::name(),
+            step_s: seconds / self.steps as f64,
+            data_wait: share(self.spent.data),
+            checkpoint_stall: share(self.spent.checkpoint),
+            rank_wait: share(rank_wait.saturating_sub(self.rank_wait)),
+            host_bytes: host::resident_bytes(),
+        }
+    }
+
     /// Returns the speed since the last report and the time by phase, and starts the next interval. `left` is the
-    /// number of remaining steps.
-    pub(crate) fn report(&mut self, left: u64) -> (Speed, PhaseSeconds) {
+    /// number of remaining steps, and `rank_wait` the wait for slower ranks so far.
+    pub(crate) fn report(&mut self, left: u64, rank_wait: Duration) -> (Speed, PhaseSeconds) {
         let seconds = self.started.elapsed().as_secs_f64();
         let [steps_per_s, tokens_per_s] = [self.steps, self.tokens].map(|count| count as f64 / seconds);
         let mfu = self.peak_rate.map(|peak| tokens_per_s / peak);
         let phases = self.spent.seconds();
         let process = self.process;
         let [wait, stall] = [phases.data, phases.checkpoint].map(|time| time / seconds);
-        *self = Self { process, ..Self::start(self.peak_rate) };
+        *self = Self { process, ..Self::start(self.peak_rate, rank_wait) };
         let eta_s = process.eta_s(left);
         (
             Speed {
@@ -144,24 +163,32 @@ mod tests {
 
     #[test]
     fn the_phases_of_a_report_are_parts_of_its_wall_time() {
-        let mut pace = Throughput::start(None);
+        let mut pace = Throughput::start(None, Duration::from_secs(7));
         let ms = Duration::from_millis;
         std::thread::sleep(ms(30));
         pace.wait(ms(5));
         pace.step(100, ms(10));
         pace.step(100, ms(5));
         pace.read(ms(2));
-        pace.validation(ms(4));
+        pace.validation(ms(4), ms(3));
         pace.stall(ms(1));
-        let (speed, phases) = pace.report(1);
+        let rank = pace.rank_report(2, ms(7013));
+        let (speed, phases) = pace.report(1, ms(7013));
         let PhaseSeconds { wall, data, step, read, validation, checkpoint } = phases;
         let found = format!("{data} {step} {read} {validation} {checkpoint}");
         assert_eq!(found, "0.005 0.015 0.002 0.004 0.001");
         assert!(wall >= 0.03 && data + step + read + validation + checkpoint <= wall, "{phases:?}");
         let steps_per_s = speed.steps_per_s.expect("steps were done");
         assert!((speed.tokens_per_s / steps_per_s - 100.0).abs() < 1e-6, "{speed:?}");
+        assert_eq!((rank.rank, &rank.host), (2, &host::name()));
+        // 5 ms for batches, 1 ms for a checkpoint, and 10 ms for slower ranks, of which 3 ms are not of steps.
+        let seconds = 2.0 * rank.step_s;
+        let found = [rank.data_wait, rank.checkpoint_stall, rank.rank_wait].map(|share| share * seconds);
+        for (found, expected) in found.into_iter().zip([0.005, 0.001, 0.01]) {
+            assert!((found - expected).abs() < 1e-9, "{rank:?}");
+        }
         // The time of the speed excludes validation.
         assert!(steps_per_s > 2.0 / wall, "{speed:?}, {phases:?}");
-        assert!(pace.report(1).1.step.abs() < 1e-12, "the next interval starts at zero");
+        assert!(pace.report(1, ms(7013)).1.step.abs() < 1e-12, "the next interval starts at zero");
     }
 }

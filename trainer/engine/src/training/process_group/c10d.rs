@@ -15,6 +15,7 @@ use super::failure::{Cause, error, reason};
 use super::frame::{self, Exchange, Frame};
 use super::grid::Connections;
 use super::link::{Link, Operation};
+use super::measured::MeasuredGroup;
 use super::monitor::{EndGuard, Monitor};
 use super::rendezvous::{self, Joined};
 use super::shared::{Limits, Shared};
@@ -31,7 +32,7 @@ use crate::device::native::nccl::{DeviceWork, NcclGroup, NcclId};
 pub fn connect(launch: &Launch, limit: Option<Duration>) -> Result<Arc<dyn ProcessGroup>, Error> {
     match launch.world_size {
         1 => Ok(Arc::new(SingleProcess)),
-        _ => Ok(Arc::new(C10dGroup::join(launch, limit)?)),
+        _ => Ok(Arc::new(MeasuredGroup::new(C10dGroup::join(launch, limit)?))),
     }
 }
 

@@ -11,18 +11,28 @@ use trainer_plan::launch::Launch;
 use trainer_plan::stop_request::StopRequest;
 
 use super::c10d::C10dGroup;
+use super::measured::MeasuredGroup;
 use super::{PendingReduction, ProcessGroup};
 use crate::device::native::c10d::{KeyStore, StoreAddress};
 
-/// Process group that counts the calls of `stop` and changes sums; all else is that of another group.
+/// Process group that counts the calls of `stop`, changes sums and delays all-reduces; all else is that of another group.
 #[derive(Debug)]
 pub(crate) struct AlteredGroup {
     /// The other group.
     pub(crate) group: Arc<dyn ProcessGroup>,
     /// Changes the sums that this rank gets.
     pub(crate) alter_sums: fn(&mut [f64]),
+    /// Delay of this rank before each all-reduce.
+    pub(crate) delay: Duration,
     /// Number of calls of `stop`.
     pub(crate) stops: AtomicUsize,
+}
+
+impl AlteredGroup {
+    /// Group that is not altered.
+    pub(crate) fn new(group: Arc<dyn ProcessGroup>) -> Self {
+        Self { group, alter_sums: |_| (), delay: Duration::ZERO, stops: AtomicUsize::new(0) }
+    }
 }
 
 impl ProcessGroup for AlteredGroup {
@@ -39,7 +49,12 @@ impl ProcessGroup for AlteredGroup {
     }
 
     fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+        std::thread::sleep(self.delay);
         self.group.all_reduce(what, tensor)
+    }
+
+    fn waited(&self) -> Duration {
+        self.group.waited()
     }
 
     fn abort(&self, reason: &str) {
@@ -104,7 +119,8 @@ pub(crate) fn on_shared_ranks<T: Send + 'static>(
     let start = |rank: u32| {
         let launch = launch(rank, world_size, &store);
         let body = body.clone();
-        let run = move || body(u64::from(rank), Arc::new(C10dGroup::join(&launch, limit).expect("all ranks join")));
+        let join = move || MeasuredGroup::new(C10dGroup::join(&launch, limit).expect("all ranks join"));
+        let run = move || body(u64::from(rank), Arc::new(join()));
         runtime::spawn(format!("rank {rank}"), run).expect("a thread")
     };
     let threads: Vec<_> = (0..world_size).map(start).collect();

@@ -1,14 +1,22 @@
-//! Agreements of ranks: the same start, early stopping, the end.
+//! Agreements of ranks: stop requests, the same start, early stopping, the end.
+
+use std::time::Duration;
 
 use telemetry::training::{EarlyStopReport, ValidReport};
 use trainer_plan::Error;
+use trainer_plan::stop_request::StopRequest;
 
 use super::Run;
 use crate::training::checkpoint::{self, Snapshot};
 use crate::training::early_stop::EarlyStop;
-use crate::training::interfaces::RunOutcome;
+use crate::training::interfaces::{Host, RunOutcome};
 
 impl Run<'_> {
+    /// Stop request of any rank.
+    pub(super) fn stop(&self, host: &dyn Host) -> Result<Option<StopRequest>, Error> {
+        self.trainer.ranks().stop(host.stop())
+    }
+
     /// Reads the newest checkpoint. Rank 0 finds it, and sets damaged ones aside; the others read it and change nothing.
     pub(super) fn newest_checkpoint(&self) -> Result<Option<(String, Snapshot)>, Error> {
         let ranks = self.trainer.ranks();
@@ -67,6 +75,15 @@ impl Run<'_> {
             *stop = EarlyStop::new(config, saved);
         }
         Ok(report)
+    }
+
+    /// Returns the time that this rank has waited for slower ranks since the start of a validation, when `waited` was the
+    /// wait so far.
+    pub(super) fn validation_wait(&self, waited: Duration) -> Result<Duration, Error> {
+        let ranks = self.trainer.ranks();
+        // The last wait of the validation is known in the operation after it.
+        ranks.barrier("the end of the validation")?;
+        Ok(ranks.waited().saturating_sub(waited))
     }
 
     /// Waits for the other ranks at the end of the run, or tells them that this rank fails.

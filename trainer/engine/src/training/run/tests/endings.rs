@@ -1,7 +1,7 @@
 //! Runs that fail or end early, and the steps that they save.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use trainer_plan::config::EarlyStopConfig;
 
@@ -77,7 +77,7 @@ fn ranks_agree_on_a_stop_once_per_step_and_validation() {
         let mut request = testing::request();
         request.train.global_batch_size = global_batch_size;
         let group = Arc::new(SingleProcess);
-        let ranks = Arc::new(AlteredGroup { group, alter_sums: |_| (), stops: AtomicUsize::new(0) });
+        let ranks = Arc::new(AlteredGroup::new(group));
         let outcome = train_among(&calm(), &testing::checked(request), trouble, Arc::clone(&ranks) as _)
             .outcome
             .expect("the run ends without an error");

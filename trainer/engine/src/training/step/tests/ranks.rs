@@ -1,7 +1,7 @@
 //! Several ranks learn what one learns.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use trainer_plan::objectives::{AnyObjective, RowSet};
 use trainer_plan::schedule::ScheduleKind;
@@ -9,6 +9,8 @@ use trainer_plan::schedule::ScheduleKind;
 use super::*;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::training::process_group::test_ranks::{AlteredGroup, NO_LIMIT, on_shared_ranks};
+use crate::training::straggler::{StragglerWatch, gather_reports};
+use crate::training::throughput::Throughput;
 
 const WARMUP: u64 = 4;
 const STEPS: u64 = WARMUP + 50;
@@ -49,14 +51,17 @@ fn request() -> TrainRequest {
 
 static DRAWING: Mutex<()> = Mutex::new(());
 
+fn trainer(request: &TrainRequest, ranks: Arc<dyn ProcessGroup>) -> Trainer {
+    // Initial weights are drawn from torch's generator, which threads share.
+    let _drawing = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
+    Trainer::new(&testing::checked(request.clone()), ranks).expect("a good plan")
+}
+
 /// Micro-batch of a stream, by its number.
 type Stream = fn(u64) -> Batch;
 
 fn learn(request: &TrainRequest, stream: Stream, ranks: Arc<dyn ProcessGroup>) -> Learned {
-    // Initial weights are drawn from torch's generator, which threads share.
-    let drawing = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut trainer = Trainer::new(&testing::checked(request.clone()), ranks).expect("a good plan");
-    drop(drawing);
+    let mut trainer = trainer(request, ranks);
     let share = trainer.ranks().share();
     let mut first = HostTensors::new();
     let mut warm = HostTensors::new();
@@ -189,7 +194,7 @@ fn a_wrong_count_on_one_rank_is_seen() {
     let wrong = request.clone();
     let mut all = on_shared_ranks(2, NO_LIMIT, move |rank, group| {
         let alter_sums: fn(&mut [f64]) = if rank == 1 { double } else { |_| () };
-        learn(&wrong, testing::batch, Arc::new(AlteredGroup { group, alter_sums, stops: AtomicUsize::new(0) }))
+        learn(&wrong, testing::batch, Arc::new(AlteredGroup { alter_sums, ..AlteredGroup::new(group) }))
     });
     let [gradient, weights] = differences(&alone, &all.swap_remove(0));
     assert!(gradient > 1e-3 && weights > 1e-2, "{gradient}, {weights}");
@@ -223,5 +228,58 @@ fn negatives_of_the_global_batch_are_those_of_one_micro_batch() {
         };
         let [gradient, weights] = differences(&whole, &parts);
         assert!(gradient <= 1e-6 && weights <= 1e-4, "{world_size} ranks: {gradient}, {weights}");
+    }
+}
+
+/// Delays of a rank in each step.
+#[derive(Clone, Copy, Default)]
+struct Delays {
+    data: Duration,
+    computation: Duration,
+}
+
+/// Messages about the second report of two ranks, of which `slow` has delays.
+fn straggler_messages(slow: u64, delays: Delays) -> Vec<String> {
+    let request = request();
+    on_shared_ranks(2, NO_LIMIT, move |rank, group| {
+        let Delays { data, computation } = if rank == slow { delays } else { Delays::default() };
+        let ranks = Arc::new(AlteredGroup { delay: computation, ..AlteredGroup::new(group) });
+        let mut trainer = trainer(&request, ranks);
+        let mut watch = StragglerWatch::default();
+        let mut pace = Throughput::start(None, trainer.ranks().waited());
+        let mut message = None;
+        for step in 0..6 {
+            let batches: Vec<Batch> = (0..trainer.micro_batches())
+                .map(|own| testing::batch(MICRO_BATCHES * step + trainer.ranks().share().in_stream(own)))
+                .collect();
+            std::thread::sleep(data);
+            pace.wait(data);
+            let begun = Instant::now();
+            trainer.step(&batches).expect("good batches");
+            pace.step(1, begun.elapsed());
+            if step % 3 == 2 {
+                let reports = gather_reports(&pace, trainer.ranks()).expect("gathered");
+                pace.report(1, trainer.ranks().waited());
+                message = watch.check(&reports).map(|warning| warning.message);
+            }
+        }
+        trainer.ranks().finish().expect("all ranks end");
+        message.expect("one rank is slow")
+    })
+}
+
+#[test]
+fn the_rank_that_the_others_wait_for_is_named_with_its_cause() {
+    let _alone = testing::generator();
+    let delay = Duration::from_millis(200);
+    for slow in [0, 1] {
+        for (delays, does) in [
+            (Delays { data: delay, ..Delays::default() }, "waits for batches"),
+            (Delays { computation: delay, ..Delays::default() }, "computes"),
+        ] {
+            for message in straggler_messages(slow, delays) {
+                assert!(message.starts_with(&format!("rank {slow} on ")) && message.ends_with(does), "{message}");
+            }
+        }
     }
 }

@@ -1,6 +1,12 @@
-//! Host memory of this process.
+//! Host of this process: its name, and the memory that the process uses.
 
 use std::fs;
+
+/// Returns the name of the host as its kernel has it. Empty if it cannot be read.
+#[must_use]
+pub fn name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}
 
 /// Returns the resident bytes (`VmRSS`) of the process. `None` if the kernel does not report them.
 #[must_use]
