@@ -302,4 +302,7 @@ fn a_profile_divides_the_step_of_a_rank() {
     for outcome in checked {
         assert!(outcome.code == Some(2) && outcome.stderr.contains("--check with 2 ranks"), "{outcome}");
     }
+    for outcome in run_ranks(&home, 2, &["profile", "all"]) {
+        assert!(outcome.code == Some(2) && outcome.stderr.contains("`profile all` with 2 ranks"), "{outcome}");
+    }
 }

@@ -1,4 +1,4 @@
-// Table of the ranks of a run: times since the report before the newest one. The slowest rank waits least for the others.
+// Table of the ranks of a run: times since the report before the newest one. A slow rank waits least for the others.
 
 const RANK_COLUMNS = ["rank", "host", "step", "waits for batches", "waits for slower ranks", "memory", ""];
 
@@ -13,8 +13,7 @@ class Ranks {
     say(find("ranks-of"), view.several ? `of ${brief(view.run?.name ?? "", 80)}` : "");
     if (this.drawn === ranks) return;
     this.drawn = ranks;
-    const waits = ranks.map((rank) => number(rank.rank_wait) ?? Infinity);
-    const slowest = waits.indexOf(waits.reduce((least, wait) => Math.min(least, wait), Infinity));
+    const slowest = straggler(ranks.map((rank) => number(rank.rank_wait) ?? NaN));
     find("ranks-body").replaceChildren(
       make(
         "table",
@@ -24,6 +23,13 @@ class Ranks {
       ),
     );
   }
+}
+
+// Place of the rank for which the others wait on average at least a tenth of the time longer than it does; -1: none.
+function straggler(waits) {
+  const least = Math.min(...waits);
+  const others = (waits.reduce((sum, wait) => sum + wait, 0) - least) / (waits.length - 1);
+  return others - least > 0.1 ? waits.indexOf(least) : -1;
 }
 
 function rank_row(rank, is_slowest) {

@@ -52,8 +52,11 @@ impl WorkTime {
 impl History {
     /// Adds an event, and for a report the extra metrics. Returns the new curve point in JSON, if there is one.
     pub(crate) fn push(&mut self, event: &Event, extra: Vec<(String, Spread)>) -> Option<String> {
-        if let EventKind::Report(report) = &event.what {
-            self.ranks.clone_from(&report.ranks);
+        match &event.what {
+            EventKind::Report(report) => self.ranks.clone_from(&report.ranks),
+            // The run may continue on other hosts.
+            EventKind::Resume(_) => self.ranks.clear(),
+            _ => {}
         }
         let place = self.position_of(event);
         let (table, columns, mut values) = match &event.what {

@@ -1,12 +1,12 @@
 //! Events of runs and preparations, and their exporters.
 //!
 //! The trainer and the pipeline emit an [`Event`]: a time (of a [`Clock`]), a position ([`Position`]) and a kind
-//! ([`EventKind`]). An [`Observer`] receives it. So the trainer and the pipeline do not depend on the terminal, the log or
-//! the page.
+//! ([`EventKind`]). An [`Observer`] receives it. So the trainer and the pipeline do not depend on the terminal, the log
+//! or the page.
 //!
-//! Events: [`event`] has the envelope and the table of all kinds. [`training`], [`change`] and [`preparation`] have their
-//! payloads. [`schema`] generates the JSON schema, [`event_text`] the text for users. [`dispatcher`] runs observers on a
-//! background thread, so that training never waits for them.
+//! Events: [`event`] has the envelope and the table of all kinds. [`training`], [`change`] and [`preparation`] have
+//! their payloads. [`schema`] generates the JSON schema, [`event_text`] the text for users. [`dispatcher`] runs
+//! observers on a background thread, so that training never waits for them.
 //!
 //! [`report_metrics`] is the table of the metrics of a report: their names for each exporter, units and charts.
 //!

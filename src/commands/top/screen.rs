@@ -311,7 +311,7 @@ fn rank_table(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         let number = |name: &str| rank[name].as_f64();
         let share = |name: &str| number(name).map_or("–".to_owned(), percent);
         let cells = [
-            rank["rank"].to_string(),
+            rank["rank"].as_u64().map_or("–".to_owned(), |rank| rank.to_string()),
             text(&rank["host"]),
             number("step_s").map_or("–".to_owned(), |seconds| milliseconds(1e3 * seconds)),
             share("data_wait"),

@@ -21,15 +21,10 @@ use crate::train::launched;
 
 /// Profiles the training, all three halves, or synthetic steps, and prints the result.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
+    check(options)?;
     match options.target {
-        ProfileTarget::Step => {
-            check(options)?;
-            step::run(args, options.timed_steps(), options.json)
-        }
-        ProfileTarget::All => {
-            check(options)?;
-            all(args, options)
-        }
+        ProfileTarget::Step => step::run(args, options.timed_steps(), options.json),
+        ProfileTarget::All if is_first_rank(options)? => all(args, options),
         _ if !is_first_rank(options)? => training::train(args, options).map(drop),
         _ => measure(args, options, &|args| training::measured(args, options), &|args, recording| {
             training::checked(args, options, recording)
@@ -37,10 +32,15 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
     }
 }
 
-/// Whether this process is rank 0 or the only one. Refuses options that train more than once, which ranks do not.
+/// Whether this process is rank 0 or the only one. Refuses what trains more than once or profiles other halves too,
+/// which ranks do not.
 fn is_first_rank(options: &ProfileArgs) -> anyhow::Result<bool> {
     let Some(launch) = launched()? else { return Ok(true) };
-    let single = [("--check", options.check), ("--scale", !options.scale.is_empty())];
+    let single = [
+        ("`profile all`", options.target == ProfileTarget::All),
+        ("--check", options.check),
+        ("--scale", !options.scale.is_empty()),
+    ];
     match single.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(launch.rank == 0),
         Some((option, _)) => {

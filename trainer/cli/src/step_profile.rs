@@ -82,13 +82,18 @@ pub(crate) fn profile(shape: Shape, watch: &MeasureWatch, times: StepTimes) -> P
     let training = Training { shape, step: mean_of(&times.steps), times };
     let mut evidence = verdict.evidence;
     evidence.extend(training.evidence());
+    let what_if = if shape.share.ranks() == 1 {
+        proposals(&measured)
+    } else {
+        Err("the effect of other settings on several ranks is not predicted".to_owned())
+    };
     Profile {
         target: ProfileTarget::Train.name(),
-        sentence: verdict.sentence,
+        sentence: training.rank_bottleneck().unwrap_or(verdict.sentence),
         against: String::new(),
         binding: Some(verdict.binding),
         evidence,
-        what_if: Some(proposals(&measured)),
+        what_if: Some(what_if),
         checked: None,
         tokens_per_item: (shape.micro_batch_size * shape.width) as f64,
         tokens_per_s: None,
@@ -150,17 +155,40 @@ impl Training {
         self.times.parts.iter().filter(|it| it.name == part).map(|it| it.host_s).sum::<f64>() / self.steps()
     }
 
-    /// Divides the step of one of several ranks. The parts of communication are measured on the device, if it has a clock.
+    /// Divides the step of one of several ranks. The parts of communication are measured on the device, if it has a
+    /// clock.
     fn rank_times(&self) -> Option<RankTimes> {
         if self.shape.share.ranks() == 1 {
             return None;
         }
-        let parts = self.parts().filter(|part| [ALL_REDUCE, EXCHANGE].contains(&part.name.as_str()));
-        let exposed = parts.map(|part| part.device_s.unwrap_or(part.host_s)).sum::<f64>() / self.steps();
-        let rank_wait = (self.times.rank_wait_s / self.steps()).min(exposed);
-        let data_wait = self.host(WAIT);
+        let time = |name: &str| {
+            let parts = self.parts().filter(|part| part.name == name);
+            parts.map(|part| part.device_s.unwrap_or(part.host_s)).sum::<f64>() / self.steps()
+        };
+        let [all_reduce, exchange, data_wait] = [ALL_REDUCE, EXCHANGE, WAIT].map(time);
+        let exposed = all_reduce + exchange;
+        // A sum on a device does not hold the host up, so the host's waits are those of exchanges.
+        let has_device_clock = self.parts().any(|part| part.device_s.is_some());
+        let longest = if has_device_clock { exchange } else { exposed };
+        let rank_wait = (self.times.rank_wait_s / self.steps()).min(longest);
         let computation = (self.seconds() - data_wait - exposed).max(0.0);
         Some(RankTimes { computation, data_wait, communication: exposed - rank_wait, rank_wait })
+    }
+
+    /// Returns the bottleneck if it is communication or another rank.
+    fn rank_bottleneck(&self) -> Option<String> {
+        let RankTimes { computation, data_wait, communication, rank_wait } = self.rank_times()?;
+        let share = |seconds: f64| percent(seconds / self.seconds().max(1e-9));
+        if rank_wait > computation.max(data_wait).max(communication) {
+            let share = share(rank_wait);
+            return Some(format!(
+                "bottleneck: a slower rank, for which rank 0 waits {share} of the time; profile that rank's host"
+            ));
+        }
+        (communication > computation.max(data_wait)).then(|| {
+            let share = share(communication);
+            format!("bottleneck: communication between the ranks, {share} of the time that no computation hides")
+        })
     }
 
     fn evidence(&self) -> Vec<String> {
@@ -168,6 +196,10 @@ impl Training {
         let wait = self.host(WAIT);
         let tokens = (self.shape.rows * self.shape.width) as f64;
         let rate = |seconds: f64| short(tokens / seconds.max(1e-9));
+        if self.shape.share.ranks() > 1 {
+            // Without its waits, this rank would wait for others.
+            return vec![format!("a step waits for batches {} of its {}", percent(wait / step.max(1e-9)), ms(step))];
+        }
         vec![format!(
             "a step waits for batches {} of its {}; without the wait, the rate would be {} tokens/s instead of {}",
             percent(wait / step.max(1e-9)),

@@ -91,7 +91,8 @@ impl<'a> TrainSession<'a> {
         Ok(plan)
     }
 
-    /// Warns, once for all ranks, of options without effect, of keys that contradict each other and of a GPU that is not used.
+    /// Warns, once for all ranks, of options without effect, of keys that contradict each other and of a GPU that is
+    /// not used.
     pub(super) fn log_warnings(&self, plan: &Plan) {
         if !ranks::is_first(self.launch.as_ref()) {
             return;

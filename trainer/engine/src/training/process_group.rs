@@ -71,8 +71,8 @@ pub trait ProcessGroup: fmt::Debug + Send + Sync {
     /// [`wait`](PendingReduction::wait).
     fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error>;
 
-    /// Time that this rank has waited for slower ranks, in all operations but the last ones. The cost of the operations is
-    /// not included.
+    /// Time that this rank has waited for slower ranks, in all operations but the last ones. The cost of the operations
+    /// is not included.
     fn waited(&self) -> Duration {
         Duration::ZERO
     }

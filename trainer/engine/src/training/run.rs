@@ -498,7 +498,7 @@ impl<'a> Run<'a> {
             self.emit(host, EventKind::EarlyStop(report));
         }
         self.validation_pending = false;
-        let rank_wait = self.validation_wait(waited)?;
+        let rank_wait = self.trainer.ranks().waited().saturating_sub(waited);
         self.pace.validation(begun.elapsed(), rank_wait);
         self.check(host)?;
         Ok(ControlFlow::Continue(()))

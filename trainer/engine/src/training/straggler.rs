@@ -81,7 +81,10 @@ fn warning(ranks: &[RankReport], rank: usize, wait: f64) -> Warning {
     } else if checkpoint >= computation {
         ("waits for its checkpoint", "save less often, or to a faster store")
     } else {
-        ("computes", "check other load, the clock rate and the temperature of its host and device")
+        (
+            "computes",
+            "check other load, the clock rate and the temperature of its host and device; rank 0 also writes the log",
+        )
     };
     let host = schemas::printable(&ranks[rank].host);
     let wait = 100.0 * wait;

@@ -172,6 +172,7 @@ mod tests {
                 let slowest = usize::try_from(slow).expect("few ranks");
                 for (rank, wait) in waits.iter().enumerate().filter(|(rank, _)| *rank != slowest) {
                     assert!(*wait > 2 * waits[slowest], "operation {nth}, rank {rank}: {waits:?}");
+                    assert!(*wait > 2 * DELAY, "five delays, operation {nth}, rank {rank}: {waits:?}");
                 }
             }
         }

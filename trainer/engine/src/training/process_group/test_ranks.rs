@@ -15,7 +15,8 @@ use super::measured::MeasuredGroup;
 use super::{PendingReduction, ProcessGroup};
 use crate::device::native::c10d::{KeyStore, StoreAddress};
 
-/// Process group that counts the calls of `stop`, changes sums and delays all-reduces; all else is that of another group.
+/// Process group that counts the calls of `stop`, changes sums and delays all-reduces; all else is that of another
+/// group.
 #[derive(Debug)]
 pub(crate) struct AlteredGroup {
     /// The other group.

@@ -1,7 +1,5 @@
 //! Agreements of ranks: stop requests, the same start, early stopping, the end.
 
-use std::time::Duration;
-
 use telemetry::training::{EarlyStopReport, ValidReport};
 use trainer_plan::Error;
 use trainer_plan::stop_request::StopRequest;
@@ -17,7 +15,8 @@ impl Run<'_> {
         self.trainer.ranks().stop(host.stop())
     }
 
-    /// Reads the newest checkpoint. Rank 0 finds it, and sets damaged ones aside; the others read it and change nothing.
+    /// Reads the newest checkpoint. Rank 0 finds it, and sets damaged ones aside; the others read it and change
+    /// nothing.
     pub(super) fn newest_checkpoint(&self) -> Result<Option<(String, Snapshot)>, Error> {
         let ranks = self.trainer.ranks();
         let mut found = None;
@@ -59,8 +58,8 @@ impl Run<'_> {
         }
     }
 
-    /// Compares a validation with those before it, on rank 0: other ranks may have had no batch of it. Returns the report
-    /// if the run ends with it.
+    /// Compares a validation with those before it, on rank 0: other ranks may have had no batch of it. Returns the
+    /// report if the run ends with it.
     pub(super) fn compare_validation(&mut self, report: &ValidReport) -> Result<Option<EarlyStopReport>, Error> {
         let done = self.trainer.done();
         let (Some(stop), Some(config)) = (&mut self.early_stop, self.trainer.plan().validation.stop.clone()) else {
@@ -75,15 +74,6 @@ impl Run<'_> {
             *stop = EarlyStop::new(config, saved);
         }
         Ok(report)
-    }
-
-    /// Returns the time that this rank has waited for slower ranks since the start of a validation, when `waited` was the
-    /// wait so far.
-    pub(super) fn validation_wait(&self, waited: Duration) -> Result<Duration, Error> {
-        let ranks = self.trainer.ranks();
-        // The last wait of the validation is known in the operation after it.
-        ranks.barrier("the end of the validation")?;
-        Ok(ranks.waited().saturating_sub(waited))
     }
 
     /// Waits for the other ranks at the end of the run, or tells them that this rank fails.
