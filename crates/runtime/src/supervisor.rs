@@ -28,7 +28,7 @@ impl<T> NamedThread<T> {
     /// Waits for the thread to end.
     ///
     /// # Errors
-    /// [`Error::Panicked`](crate::Error::Panicked) with its panic message, if it panicked.
+    /// [`Error::Panicked`] with its panic message, if it panicked.
     pub fn join(self) -> Result<T> {
         self.handle.join().map_err(|panic| panic_error(&self.name, 0, panic.as_ref()))
     }
