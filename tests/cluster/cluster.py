@@ -148,14 +148,18 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF 
     def hurry(self, number: str, reached, what: str) -> None:
         """Waits for a job and shortens the delay of two minutes after each requeue.
 
-        Slurm holds a job that it starts while the node still ends the previous start.
+        Slurm holds a job that it starts while the node still ends the previous start. A message about the end of the previous
+        start that comes late would end the next one, so some seconds of the delay are kept.
         """
-        job = {}
+        job, idle_since = {}, None
 
         def look():
             job.update(self.job(number))
             is_waiting = job["JobState"] == "PENDING" and job["Restarts"] != "0"
-            if is_waiting and "idle" in self.ask("sinfo", "-h", "-o", "%T"):
+            is_idle = is_waiting and "idle" in self.ask("sinfo", "-h", "-o", "%T")
+            nonlocal idle_since
+            idle_since = (idle_since or time.monotonic()) if is_idle else None
+            if idle_since and time.monotonic() - idle_since > 5:
                 self.ask("scontrol", "update", f"JobId={number}", "StartTime=now", "TimeLimit=30")
             return reached(job)
 
