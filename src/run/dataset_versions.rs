@@ -113,15 +113,17 @@ impl DatasetVersions {
         match VersionList::read(&run, &self.name)? {
             Some(found) if found == state.list => {}
             found if found == state.found => state.list.write(&run, &self.name)?,
-            _ => {
-                let place = run.place(&self.name);
-                let message =
-                    "another process has trained here since this one began to plan; run the same command again";
-                return Err(Error::Config(format!("{place}: {message}")));
-            }
+            _ => return Err(self.planned_too_early(&run)),
         }
         state.run = Some(run);
         Ok(())
+    }
+
+    /// Error of a process whose list is not that of the run folder.
+    fn planned_too_early(&self, run: &Store) -> Error {
+        let place = run.place(&self.name);
+        let message = "another process has trained here since this one began to plan; run the same command again";
+        Error::Config(format!("{place}: {message}"))
     }
 
     /// Leaves the decisions to rank 0, which writes the list to the run folder.
@@ -133,10 +135,7 @@ impl DatasetVersions {
     fn read_decision(&self, run: &Store, epoch: Epoch) -> Result<bool> {
         let mut state = self.lock();
         match VersionList::read(run, &self.name)? {
-            Some(list) if !list.continues(&state.list) => {
-                let place = run.place(&self.name);
-                return Err(Error::Config(format!("{place}: it has other dataset versions than this rank has read")));
-            }
+            Some(list) if !list.continues(&state.list) => return Err(self.planned_too_early(run)),
             Some(list) => state.list = list,
             None => {}
         }

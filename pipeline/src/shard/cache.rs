@@ -10,11 +10,10 @@
 //!
 //! # Definition
 //! A file appears under its name when it is complete: a kill leaves no half file. A process that downloads a shard
-//! locks a file, so that the ranks of a host, which read the same shards at the same time, download each once. A process
-//! hashes a file that it did
-//! not download before its first use; a damaged one is removed and downloaded again. The bound holds for all files of
-//! the folder; other processes may exceed it by 1/16 each, until the next download. If the folder cannot be written,
-//! or if a shard exceeds the bound, shards are read from the store directly.
+//! locks a file, so that the ranks of a host, which read the same shards at the same time, download each once. A
+//! process hashes a file that it did not download before its first use; a damaged one is removed and downloaded again.
+//! The bound holds for all files of the folder; other processes may exceed it by 1/16 each, until the next download. If
+//! the folder cannot be written, or if a shard exceeds the bound, shards are read from the store directly.
 
 mod download_lock;
 

@@ -1,7 +1,8 @@
 //! Lock of the process that downloads a shard.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use runtime::{CancelToken, starved};
@@ -23,23 +24,28 @@ impl DownloadLock {
     /// Waits until no other process downloads the shard. Returns `None` without a lock: if the folder cannot be written
     /// or locked, after a cancellation, or if the holder makes no progress. Two processes then download the same file,
     /// which does no harm.
-    #[expect(clippy::disallowed_methods, reason = "a file without content")]
     pub(super) fn acquire(folder: &Path, blake3: &str, stop: Option<&CancelToken>) -> Option<Self> {
         let path = folder.join(format!(".{blake3}.lock"));
-        // The file of another user can be locked, but not written.
-        let file = File::create(&path).or_else(|_| File::open(&path)).ok()?;
+        // A truncation would look like progress of the holder. The file of another user can be locked, but not written.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(&path).or_else(|_| File::open(&path)).ok()?;
         loop {
             match file.try_lock() {
-                Ok(()) => return Some(Self { path, file }),
+                Ok(()) => {
+                    let held = Self { path, file };
+                    held.touch();
+                    return Some(held);
+                }
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(_)) => return None,
             }
             let progress = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
             let is_silent = progress.elapsed().is_ok_and(|silence| silence > MAX_SILENCE);
-            let is_cancelled = stop.is_some_and(|stop| starved(|| stop.is_cancelled_within(POLL)));
-            if stop.is_none() {
-                std::thread::sleep(POLL);
-            }
+            let sleeps = || {
+                sleep(POLL);
+                false
+            };
+            let is_cancelled = starved(|| stop.map_or_else(sleeps, |stop| stop.is_cancelled_within(POLL)));
             if is_silent || is_cancelled {
                 return None;
             }

@@ -249,8 +249,8 @@ impl<'a> Forward<'a> {
         self.views.get(view).unwrap_or_else(|| panic!("view `{view}` is read but not declared in `Requirements`"))
     }
 
-    /// Adds the vectors of the global batch, by objective.
-    pub(crate) fn add_global(&mut self, vectors: BTreeMap<String, GlobalVectors>) {
+    /// Sets the vectors of the global batch, by objective.
+    pub(crate) fn set_global(&mut self, vectors: BTreeMap<String, GlobalVectors>) {
         self.global = vectors;
     }
 

@@ -30,17 +30,17 @@
 //!
 //! Axes: `n` rows, `N` rows of the global batch, `m` = 2n vectors, `v` = 2 views, `d` hidden.
 
-mod agreement;
 mod global;
+mod scores;
 
 use std::ops::Range;
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use trainer_plan::networks::MAIN;
 use trainer_plan::objectives::RowSet;
 use trainer_plan::objectives::sequence_contrastive::{Negatives, SequenceContrastive, VectorForm};
 
-use self::agreement::Agreement;
+use self::scores::{Agreement, Scores};
 use super::{Build, GlobalContrast, Loss, Metric, ObjectiveOutput, Term};
 use crate::model::forward::Forward;
 use crate::model::head_weights::TransformWeights;
@@ -58,32 +58,9 @@ pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives
         return Agreement::zero(one_nd);
     }
     let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
-    let kind = unit_md.kind();
-    let device = unit_md.device();
-    let cosine_mm = unit_md.matmul(&unit_md.tr());
-    let partner_m = Tensor::arange(2 * rows, (Kind::Int64, device)).roll([rows], [0]);
-    let positive_m = cosine_mm.gather(1, &partner_m.unsqueeze(1), false).squeeze_dim(1);
-
-    let view_m = Tensor::arange(2 * rows, (Kind::Int64, device)).ge(rows);
-    let excluded_mm = match negatives {
-        Negatives::Both => Tensor::eye(2 * rows, (Kind::Bool, device)),
-        Negatives::Cross => view_m.unsqueeze(0).eq_tensor(&view_m.unsqueeze(1)),
-    };
-    let score_mm = (&cosine_mm / temperature).masked_fill(&excluded_mm, f64::NEG_INFINITY);
-    let sum = (score_mm.logsumexp([1], false) - &positive_m / temperature).sum(kind);
-
-    let constant_mm = cosine_mm.detach().masked_fill(&excluded_mm, 0.0);
-    let negatives_of_each = if negatives == Negatives::Both { 2 * rows - 2 } else { rows - 1 };
-    let pairs = (2 * rows * negatives_of_each).max(1) as f64;
-    let positive = positive_m.detach();
-    let spread = similarity::alignment_uniformity(&one_nd.detach(), &two_nd.detach(), 2.0, 2.0);
-    Agreement {
-        sum,
-        negative: (constant_mm.sum(kind) - positive.sum(kind)) / pairs,
-        positive: positive.mean(kind),
-        alignment: spread.alignment,
-        uniformity: spread.uniformity,
-    }
+    let scores = Scores::new(&unit_md, &unit_md, 0..rows, temperature, negatives);
+    let sum = (scores.score_mc.logsumexp([1], false) - &scores.positive_m / temperature).sum(unit_md.kind());
+    scores.agreement(sum, one_nd, two_nd)
 }
 
 impl Build for SequenceContrastive {

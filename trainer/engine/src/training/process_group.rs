@@ -114,9 +114,7 @@ pub trait ProcessGroup: fmt::Debug + Send + Sync {
     fn rows(&self, own: &[&[blake3::Hash]]) -> Result<Vec<blake3::Hash>, Error> {
         let all = self.gather("row digests", &frame::encode_digests(own))?;
         let ranks: Vec<_> = all.iter().map(|bytes| frame::decode_digests(bytes)).collect::<Result<_, _>>()?;
-        let most = ranks.iter().map(Vec::len).max().unwrap_or(0);
-        let in_stream = (0..most).flat_map(|nth| ranks.iter().filter_map(move |rank| rank.get(nth)));
-        Ok(in_stream.flatten().copied().collect())
+        Ok(in_stream(&ranks).flatten().copied().collect())
     }
 
     /// Returns the stop request of the first rank that has one.
@@ -124,6 +122,12 @@ pub trait ProcessGroup: fmt::Debug + Send + Sync {
         let all = self.gather("stop requests", &frame::encode_stop(own))?;
         all.iter().find_map(|bytes| frame::decode_stop(bytes).transpose()).transpose()
     }
+}
+
+/// Returns the items of all ranks in the order of the stream, one for each micro-batch.
+pub(crate) fn in_stream<T>(ranks: &[Vec<T>]) -> impl Iterator<Item = &T> {
+    let most = ranks.iter().map(Vec::len).max().unwrap_or(0);
+    (0..most).flat_map(|nth| ranks.iter().filter_map(move |rank| rank.get(nth)))
 }
 
 /// All-reduce that has started.

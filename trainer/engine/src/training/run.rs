@@ -7,19 +7,19 @@ mod among_ranks;
 mod budget;
 mod guarding;
 mod keeping;
+mod reporting;
 #[cfg(test)]
 mod tests;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::{FaultConfig, Store};
 use telemetry::change::KeyChange;
-use telemetry::host::resident_bytes;
-use telemetry::training::{EnvironmentReport, ResumeReport, StepReport, Warning};
+use telemetry::training::{EnvironmentReport, ResumeReport, Warning};
 use telemetry::{Clock, EventKind, Position};
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
@@ -30,21 +30,18 @@ use trainer_plan::run::time_budget::TimeBudget;
 use trainer_plan::stop_request::StopRequest;
 
 use crate::device::memory_stats::Gauge;
-use crate::device::step_timer::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};
+use crate::device::step_timer::{self, CHECKPOINT, VALIDATION, WAIT, timed};
 use crate::device::{choice, native};
 use crate::training::checkpoint::Snapshot;
 use crate::training::early_stop::EarlyStop;
 use crate::training::interfaces::{Data, Host, RunOutcome};
 use crate::training::process_group::ProcessGroup;
-use crate::training::spike_guard::{GuardDecision, Observed};
-use crate::training::step::{ReportFigures, StepResult, Trainer};
-use crate::training::straggler::{StragglerWatch, gather_reports};
+use crate::training::spike_guard::GuardDecision;
+use crate::training::step::{StepResult, Trainer};
+use crate::training::straggler::StragglerWatch;
 use crate::training::throughput::Throughput;
 use crate::training::validation::Validation;
 use crate::training::{init_loss_check, oom_error, startup_report};
-
-/// Times of a process at which loss and speed are shown if it has made no report yet: reports may be minutes apart.
-const EARLY: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as
 /// one of `ranks`.
@@ -104,7 +101,7 @@ fn is_due(done: Step, every: u64, is_over: bool) -> bool {
 
 /// State of the training loop.
 struct Run<'a> {
-    /// Number of [`EARLY`] times at which progress was shown; all of them after the first report.
+    /// Number of early times at which progress was shown; all of them after the first report.
     early_shown: usize,
     trainer: Trainer,
     store: &'a Store,
@@ -407,68 +404,6 @@ impl<'a> Run<'a> {
             self.emit(host, EventKind::Warning(warning));
         }
         self.check(host)
-    }
-
-    /// Shows loss and speed at the [`EARLY`] times of the process, if no report was made until then.
-    fn show_early_progress(&mut self, observed: &[Observed], host: &mut dyn Host) -> Result<(), Error> {
-        if !observed.is_empty() {
-            self.early_shown = EARLY.len();
-        }
-        // A rank knows its part of the loss.
-        let is_alone = self.trainer.ranks().share().ranks() == 1;
-        let is_due = is_alone && EARLY.get(self.early_shown).is_some_and(|time| self.pace.trained() >= *time);
-        let loss = if is_due { self.trainer.last_loss()? } else { None };
-        let Some(loss) = loss else { return Ok(()) };
-        self.early_shown += 1;
-        host.progress(&self.pace.early_progress(self.trainer.done().0, loss, self.steps_left()));
-        Ok(())
-    }
-
-    /// Emits a report if one is due, or if the ring of losses is full: a report has every loss since the one before.
-    /// Returns loss and norm of the steps that were read, if any.
-    fn report_if_due(&mut self, data: &dyn Data, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
-        let is_due = is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over());
-        if !is_due && !self.trainer.guard.ring.is_full() {
-            return Ok(Vec::new());
-        }
-        self.record_clock_reading()?;
-        self.is_whole = false;
-        let begun = Instant::now();
-        let ReportFigures { figures, gains, observed } = timed(SYNCHRONIZE, || self.trainer.figures())?;
-        self.pace.read(begun.elapsed());
-        self.is_whole = true;
-        let ranks = gather_reports(&self.pace, self.trainer.ranks())?;
-        let (speed, phases) = self.pace.report(self.steps_left(), self.trainer.ranks().waited());
-        let progress = self.share();
-        let batch_hash = self.batch_hash.to_hex();
-        let memory = self.gauge.read()?;
-        let source_epochs = data.source_epochs(self.rows_consumed).map_err(Error::Foreign)?;
-        let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
-        let phases = Some(phases);
-        let host_bytes = resident_bytes();
-        let report = StepReport {
-            figures,
-            losses,
-            grad_norms,
-            batch_hash,
-            progress,
-            speed,
-            source_epochs,
-            phases,
-            memory,
-            host_bytes,
-            ranks,
-        };
-        let straggler = self.stragglers.check(&report.ranks);
-        timed(REPORT, || {
-            self.emit(host, EventKind::Report(report));
-            if let Some(warning) = straggler {
-                self.emit(host, EventKind::Warning(warning));
-            }
-            self.check_detectors(&gains, host);
-            self.check(host)
-        })?;
-        Ok(observed)
     }
 
     /// Validates and reports. If a stop is requested before the end, the validation stays pending.

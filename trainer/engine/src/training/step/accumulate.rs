@@ -52,7 +52,7 @@ impl Trainer {
                 Some(forward) => forward,
                 None => self.encode(batch, context, sum_of(at))?,
             };
-            forward.add_global(global.next().unwrap_or_default());
+            forward.set_global(global.next().unwrap_or_default());
             let mut loss: Option<Tensor> = None;
             let mut sums = PendingAdditions::default();
             for (member, counts) in self.members.iter().zip(&counts) {

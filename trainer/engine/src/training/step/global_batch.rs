@@ -19,6 +19,7 @@ use crate::model::host_batch::HostBatch;
 use crate::objective_instances::Member;
 use crate::objectives::GlobalContrast;
 use crate::objectives::combine::Counts;
+use crate::training::process_group::in_stream;
 
 impl Trainer {
     /// Returns whether an objective contrasts the rows of the global batch.
@@ -88,8 +89,9 @@ impl Trainer {
     fn anchors_in_stream(&self, counts: &Counts, micro_batches: usize) -> Result<Vec<f64>, Error> {
         let own = (0..micro_batches).flat_map(|nth| counts.terms(nth)[0].count.to_le_bytes());
         let all = self.ranks.gather("rows of micro-batches", &own.collect::<Vec<u8>>())?;
-        let number = |nth: usize, rank: &Vec<u8>| rank.as_chunks().0.get(nth).map(|bytes| f64::from_le_bytes(*bytes));
-        Ok((0..micro_batches).flat_map(|nth| all.iter().filter_map(move |rank| number(nth, rank))).collect())
+        let numbers = |rank: &Vec<u8>| rank.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+        let all: Vec<Vec<f64>> = all.iter().map(numbers).collect();
+        Ok(in_stream(&all).copied().collect())
     }
 
     /// Returns a tensor of which this rank has the `parts` at `places` of axis 1, and the other ranks have the rest.
