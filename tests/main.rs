@@ -35,6 +35,7 @@ mod prepare_report;
 mod profile;
 mod profile_page;
 mod prompts;
+mod public_cases;
 mod ranks;
 mod recipes;
 mod remote_runs;

@@ -1,9 +1,10 @@
 //! Examples of a set, with its invalid lines as one error.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use tasks::task::ExampleSet;
-use tasks::{AnyTask, Example, ExampleReader};
+use tasks::{AnyTask, Example, ExampleReader, TaskOutput};
 use telemetry::quantities::count;
 use telemetry::terminal::line;
 
@@ -31,9 +32,20 @@ pub(super) fn each_example(
         ExampleReader::open(&file, &set.layout, &task.output()).map_err(|error| Usage(error.to_string()))?;
     let mut read_any = false;
     let mut errors = Vec::new();
+    // Predictions of answers are written by id.
+    let mut ids = matches!(task.output(), TaskOutput::Spans { .. }).then(HashSet::new);
     for read in reader.by_ref() {
         match read {
             Ok(example) => {
+                if ids.as_mut().is_some_and(|ids| !ids.insert(blake3::hash(example.id.as_bytes()))) {
+                    let id = &example.id;
+                    let hint = "give each question its own, since predictions are written by id";
+                    errors.push(format!(
+                        "{}:{}: the question id `{id}` occurs twice; {hint}",
+                        file.display(),
+                        example.line
+                    ));
+                }
                 read_any = true;
                 visit(example);
             }

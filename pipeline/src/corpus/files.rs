@@ -226,10 +226,16 @@ impl Corpus {
             0 | 1 => String::new(),
             all => format!(" and {} more files", all - 1),
         };
+        let nested = if text.contains('.') {
+            let outer = "write the text to a field of the outer object, for example with";
+            format!("; fields within fields are not read: {outer} `jq -c '{{text: .{text}}}'`")
+        } else {
+            String::new()
+        };
         let unusable: Vec<String> = head.unusable.iter().map(|(name, reason)| format!("`{name}` {reason}; ")).collect();
         Error::Config(format!(
             "{first}{more}: none of the first {records} records has {wanted} that can be used; they have {}; \
-             {}set `prepare.text_field`{keys}",
+             {}set `prepare.text_field`{keys}{nested}",
             fields.join(", "),
             unusable.concat()
         ))

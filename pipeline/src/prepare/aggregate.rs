@@ -181,6 +181,11 @@ impl<'a> Aggregate<'a> {
         report
     }
 
+    /// Returns the number of occurrences of an id in the training texts of all part lists.
+    pub(super) fn occurrences(&self, id: u32) -> u64 {
+        self.lists.values().filter_map(|sum| sum.counts.get(id as usize)).sum()
+    }
+
     /// Returns the training or validation shards of all parts, in order.
     pub(super) fn shards(&self, split: fn(&PartEntry) -> &[Shard]) -> impl Iterator<Item = &Shard> {
         self.parts.values().flat_map(split)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats};
 use schemas::manifest::PartEntry;
-use schemas::{PartId, Shard};
+use schemas::{PartId, Shard, SpecialIds};
 use telemetry::EventKind;
 use telemetry::training::Warning;
 
@@ -230,6 +230,7 @@ impl<'a> PartPool<'a> {
             pack: work.config.packing.kind(),
             estimate: work.estimate(&corpus)?,
             corpus,
+            special_tokens: spelled_special_tokens(work, fold),
             filtered: fold.filtered(),
             lines: fold.lines,
             parts_made: fold.made,
@@ -249,6 +250,14 @@ impl<'a> PartPool<'a> {
             elapsed: began.elapsed(),
         })
     }
+}
+
+/// Returns the special tokens that training texts spell, with their numbers. Tokenizers convert them to the special ids.
+fn spelled_special_tokens(work: &PrepareJob, fold: &Aggregate<'_>) -> Vec<(String, u64)> {
+    let facts = work.tools.tokenizer.facts();
+    let SpecialIds { pad, unk: _, cls, sep, mask } = facts.special();
+    let counted = [mask, sep, cls, pad].map(|id| (facts.tokens[id as usize].clone(), fold.occurrences(id)));
+    counted.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 /// Returns a warning if documents share their id. Equal texts share it if no field has the ids.

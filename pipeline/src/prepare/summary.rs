@@ -26,6 +26,8 @@ pub struct PrepareSummary {
     pub pack: &'static str,
     /// Counts of all data in effect: documents, words, tokens, packing losses, and rejected lines by reason.
     pub corpus: CorpusReport,
+    /// Special tokens that training texts spell, with their numbers.
+    pub special_tokens: Vec<(String, u64)>,
     /// First documents that each filter removed.
     pub filtered: Vec<FilteredDocument>,
     /// Estimate for the whole corpus, in a dry run.
@@ -128,6 +130,11 @@ impl PrepareSummary {
         let unknown = (rate > UNKNOWN_RATE_MAX).then(|| {
             format!("{:.1} % of the tokens are unknown; the tokenizer does not fit this corpus: check `prepare.lowercase` and the language, or train one on this corpus with `cloze tokenizer train`, whose warnings name characters above `tokenizer.limit_alphabet`", rate * 100.0)
         });
-        unmeasured.into_iter().chain(unknown).collect()
+        let named: Vec<String> =
+            self.special_tokens.iter().map(|(token, count)| format!("{count} `{token}`")).collect();
+        let special = (!named.is_empty()).then(|| {
+            format!("the text spells special tokens, which become their ids and are never masked: {}; remove them from the text unless they are meant", named.join(", "))
+        });
+        unmeasured.into_iter().chain(unknown).chain(special).collect()
     }
 }

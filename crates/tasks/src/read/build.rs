@@ -133,7 +133,10 @@ pub(super) fn locate(passage: &str, text: &str, offset: i64) -> Result<Answer, S
 pub(super) fn label_index(output: &TaskOutput, label: &str) -> Result<u32, [String; 2]> {
     output.label_index(label).ok_or_else(|| {
         let names = shown_names(output.labels().iter().map(String::as_str));
-        [format!("unknown label {}", shown(label)), format!("the labels are {names}")]
+        [
+            format!("unknown label {}", shown(label)),
+            format!("the labels are {names}, in this order; the key `labels` of a custom task sets others"),
+        ]
     })
 }
 

@@ -54,7 +54,7 @@ fn each_bad_line_is_one_error_and_the_next_line_is_read() {
     assert_eq!(
         texts(&read),
         [
-            "some.file:2: column `label`: unknown label `maybe`; the labels are `no`, `yes`",
+            "some.file:2: column `label`: unknown label `maybe`; the labels are `no`, `yes`, in this order; the key `labels` of a custom task sets others",
             "some.file:3: 1 fields instead of 2; correct the line; tabs and line breaks within a field must be removed or quoted",
             "some.file:4: 3 fields instead of 2; correct the line; tabs and line breaks within a field must be removed or quoted",
             "d",
@@ -287,7 +287,7 @@ fn a_sentence_with_a_bad_line_is_one_error() {
     assert_eq!(
         texts(&read),
         [
-            "some.file:2: column 1: unknown label `B-Y`; the labels are `O`, `B-X`, `I-X`",
+            "some.file:2: column 1: unknown label `B-Y`; the labels are `O`, `B-X`, `I-X`, in this order; the key `labels` of a custom task sets others",
             "d",
             "some.file:7: no label: the line has one field; add the label of the word",
         ]

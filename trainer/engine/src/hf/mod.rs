@@ -30,7 +30,7 @@ use trainer_plan::TrainPlan;
 use trainer_plan::encoder::Gelu;
 use trainer_plan::hf::{
     CONFIG, ExportChoice, HeadPlace, HeadRole, Layout, ModelConfig, OWN_CODE, Target, TensorEntry, WEIGHTS, exchanged,
-    read_config, weights_problem,
+    read_config, unwrapped, weights_problem,
 };
 
 use crate::device::native::CheckStatus as _;
@@ -172,7 +172,9 @@ impl<'a> Model<'a> {
         if let Some(problem) = weights_problem(folder, &config) {
             return Err(refuse(problem));
         }
-        Ok(Self { folder, config, weights: tensors::read(&folder.join(WEIGHTS))? })
+        let weights = tensors::read(&folder.join(WEIGHTS))?;
+        let weights = weights.into_iter().map(|(name, tensor)| (unwrapped(&name).to_owned(), tensor)).collect();
+        Ok(Self { folder, config, weights })
     }
 
     fn find(&self, layout: &Layout<'_>, name: &str) -> Option<&HostTensor> {

@@ -10,6 +10,7 @@ mod layout;
 mod numbers;
 mod target;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use self::choice::{ExportChoice, choose};
@@ -31,6 +32,18 @@ use crate::train_plan::TrainPlan;
 
 /// Name of the file with the weights of a model.
 pub const WEIGHTS: &str = "model.safetensors";
+
+/// Prefixes that `torch.compile` and `DataParallel` put before the names of the model that they wrap.
+const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
+
+/// Returns the name of a tensor without the prefixes of PyTorch's wrappers, which a saved `state_dict` keeps.
+#[must_use]
+pub fn unwrapped(mut name: &str) -> &str {
+    while let Some(rest) = WRAPPERS.iter().find_map(|wrapper| name.strip_prefix(wrapper)) {
+        name = rest;
+    }
+    name
+}
 
 /// Reads the configuration of the model in `folder`.
 ///
@@ -57,6 +70,9 @@ pub fn weights_problem(folder: &Path, config: &ModelConfig) -> Option<String> {
         Ok(shapes) => shapes,
         Err(error) => return Some(error.to_string()),
     };
+    if let Some(problem) = missing_word_table(&shapes, config) {
+        return Some(problem);
+    }
     let layers = shapes.keys().filter_map(|name| {
         let (_, rest) = name.split_once("encoder.layer.")?;
         rest.split_once('.')?.0.parse::<u32>().ok()
@@ -75,6 +91,21 @@ pub fn weights_problem(folder: &Path, config: &ModelConfig) -> Option<String> {
     query.map(|(name, shape)| {
         format!("`{name}` is {shape:?}, but its `{CONFIG}` says {square:?}; the folder is damaged")
     })
+}
+
+/// Returns the problem of weights that have no word table under any name that is read.
+fn missing_word_table(shapes: &BTreeMap<String, Vec<i64>>, config: &ModelConfig) -> Option<String> {
+    const WORDS: &str = "embeddings.word_embeddings.weight";
+    let prefix = config.architecture().prefix();
+    if shapes.keys().any(|name| {
+        let name = unwrapped(name);
+        name.strip_prefix(prefix).unwrap_or(name) == WORDS
+    }) {
+        return None;
+    }
+    let other = shapes.keys().find(|name| name.ends_with(WORDS));
+    let other = other.map_or_else(String::new, |name| format!(" but `{name}`"));
+    Some(format!("`{WEIGHTS}` has no `{prefix}{WORDS}`{other}; save the model with `save_pretrained`"))
 }
 
 /// Returns the problem of a folder without [`WEIGHTS`], with the command that converts other files.
@@ -150,6 +181,14 @@ pub fn encoder_plan(folder: &Path, vocab: VocabFacts) -> Result<TrainPlan, Error
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wrappers_of_pytorch_are_removed_in_any_order() {
+        for name in ["bert.x", "module.bert.x", "_orig_mod.module.bert.x", "module._orig_mod.bert.x"] {
+            assert_eq!(unwrapped(name), "bert.x");
+        }
+        assert_eq!(unwrapped("bert.module.x"), "bert.module.x");
+    }
 
     #[test]
     fn conversion_command_can_be_pasted() {
