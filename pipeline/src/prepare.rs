@@ -21,6 +21,7 @@ mod duplicate_fold;
 mod duplicate_ids;
 mod estimate;
 mod fingerprints;
+mod first_use;
 mod folder_lock;
 mod gc;
 mod job;
@@ -32,6 +33,7 @@ mod numbered_parts;
 mod part;
 mod part_check;
 mod part_list;
+mod part_objects;
 mod part_pool;
 mod partners;
 mod pending_commit;
@@ -74,6 +76,7 @@ pub use self::config::PrepareConfig;
 pub(crate) use self::document_table::each_length;
 pub use self::document_table::{Origin, each_document, ids_like, origins};
 pub use self::estimate::CorpusEstimate;
+use self::fingerprints::Fingerprints;
 pub use self::folder_lock::LOCK;
 use self::folder_lock::lock_folder;
 pub use self::job::PrepareOptions;
@@ -97,6 +100,7 @@ pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
 pub use self::text_rules::FilteredDocument;
 pub use self::verify::{FolderCheck, FolderProblem, verify};
+use crate::corpus::{Corpus, KnownFiles};
 use crate::{Error, Result};
 
 /// Preparation that is ready to start: configuration, corpus, tokenizer and folder are read and checked.
@@ -124,6 +128,18 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<PrepareSummary> {
     Preparation::plan(config)?.run(options, clock, observer)
+}
+
+/// Finds the files of a corpus, with the names that the prepared folder has for them.
+pub fn open_corpus(config: &PrepareConfig) -> Result<Corpus> {
+    let store = plan::existing(config)?;
+    // A folder that cannot be read names no file.
+    let lists = store.as_ref().and_then(|store| VersionLists::read_undamaged(store).ok()).map(|found| found.lists);
+    let known = match (store, lists) {
+        (Some(store), Some(lists)) => Fingerprints::read(&store)?.known_files(&lists),
+        _ => KnownFiles::new(),
+    };
+    Corpus::open_known(&config.corpus(), &known)
 }
 
 impl Preparation {
@@ -216,9 +232,8 @@ impl Preparation {
             )));
         }
         self.write_list(&store)?;
-        let is_damaged = document_table::is_of("parts", parts);
         for entry in store.list("parts")? {
-            if is_damaged(&entry.name) {
+            if part_objects::part_of(&entry.name).is_some_and(|part| parts.contains(&part)) {
                 store.delete(&entry.name)?;
             }
         }

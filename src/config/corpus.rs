@@ -47,7 +47,9 @@ pub(super) fn input_problems(config: &PrepareConfig) -> Vec<Problem> {
 /// Returns problems of a folder that is a file or that holds an input.
 pub(super) fn folder_problems(config: &PrepareConfig) -> Vec<Problem> {
     let taken = output_folder_problem("prepare.folder", &config.folder);
-    let inside = config.inputs.iter().find(|input| is_within(input, &config.folder)).map(|input| {
+    let is_named = |_: &&String| !config.folder.as_os_str().is_empty();
+    let mut inputs = config.inputs.iter().filter(is_named);
+    let inside = inputs.find(|input| remote_store::is_within(input, &config.folder)).map(|input| {
         let message = format!(
             "it holds the input {}; inputs are not looked for in a folder that `cloze` wrote",
             remote_store::without_secrets(input)
@@ -55,23 +57,6 @@ pub(super) fn folder_problems(config: &PrepareConfig) -> Vec<Problem> {
         Problem::new("prepare.folder", message).hint("name another folder")
     });
     taken.into_iter().chain(inside).collect()
-}
-
-/// Whether an input is a folder or something below it.
-fn is_within(input: &str, folder: &Path) -> bool {
-    // Other spellings of local paths.
-    if let (false, Ok(input), Ok(folder)) =
-        (remote_store::is_url(input), Path::new(input).canonicalize(), folder.canonicalize())
-        && input.starts_with(folder)
-    {
-        return true;
-    }
-    let Some(folder) = folder.to_str().map(|folder| folder.trim_end_matches('/')).filter(|folder| !folder.is_empty())
-    else {
-        return false;
-    };
-    let rest = input.strip_prefix(folder);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns the problem of a folder that is written: a file is there, or it is a URL of a store that is only read.
@@ -212,10 +197,20 @@ mod tests {
             let message = folder_problems(&config).iter().map(ToString::to_string).collect::<String>();
             message.contains("it holds the input")
         };
-        for (input, folder) in [("in", "in"), ("in/", "in"), ("in/a.txt", "in/"), ("in/**/*.txt", "in")] {
+        for (input, folder) in [
+            ("in", "in"),
+            ("in/", "in"),
+            ("in/a.txt", "in/"),
+            ("in/**/*.txt", "in"),
+            ("other/../in/a.txt", "./in"),
+            ("s3a://bucket/in/a.txt", "s3://bucket/in/"),
+            ("file:///in/a.txt", "/in"),
+        ] {
             assert!(is_refused(input, folder), "{input} {folder}");
         }
-        for (input, folder) in [("in", "in/data"), ("in", "input"), ("input/a.txt", "in"), (".", "data")] {
+        for (input, folder) in
+            [("in", "in/data"), ("in", "input"), ("input/a.txt", "in"), (".", "data"), ("s3://in/a.txt", "s3://in/b")]
+        {
             assert!(!is_refused(input, folder), "{input} {folder}");
         }
     }

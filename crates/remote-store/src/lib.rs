@@ -34,6 +34,7 @@ mod bucket;
 mod bucket_backend;
 mod client_settings;
 mod connector;
+mod containment;
 mod failure;
 mod hub;
 mod hub_tree;
@@ -101,6 +102,12 @@ pub fn existing_path(path: &Path) -> io::Result<Store> {
 /// Whether a path of the configuration is a URL.
 pub fn is_url_path(path: &Path) -> bool {
     path.to_str().is_some_and(is_url)
+}
+
+/// Whether a location is `folder` or lies below it, however both are spelled. Of a glob, the part before its first wildcard
+/// counts.
+pub fn is_within(location: &str, folder: &Path) -> bool {
+    containment::is_within(location, folder)
 }
 
 /// Whether a store can be at a path of the configuration: a folder that exists, or any URL.

@@ -174,7 +174,7 @@ impl StoreBackend for Folder {
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
         self.walk_own(folder, &mut |name, part| {
-            found.extend(name::is_temporary(part).then_some(name));
+            found.extend(temporary::is_ours(part).then_some(name));
             Ok(())
         })?;
         let mut removed = Vec::new();

@@ -15,6 +15,7 @@ use store::Stat;
 use super::compression::without_compression;
 use super::object::StoredObject;
 use super::object_inputs::{self, ObjectListing, Purpose};
+use super::own_folders::is_own;
 use crate::{Error, Result};
 
 /// Discovered files.
@@ -141,32 +142,6 @@ impl DiscoveredFiles {
     }
 }
 
-/// Marker entries of prepared folders and runs. Such folders are no corpus, although some files have its extensions.
-const OWN: [[&str; 2]; 2] = [["versions", "parts"], ["checkpoints", "log"]];
-
-/// Returns the folders of a listing that `cloze` wrote; empty text stands for the listed prefix itself.
-fn own_folders<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
-    // Bit 2 i + j of a folder: it has the entry j of the signs i.
-    let mut signs = BTreeMap::<&str, u8>::new();
-    for name in names {
-        for folder in folders_of(name) {
-            let below = if folder.is_empty() { name } else { &name[folder.len() + 1..] };
-            let entry = below.split('/').next().unwrap_or_default();
-            let found = OWN.iter().flatten().position(|sign| *sign == entry);
-            if let Some(index) = found {
-                *signs.entry(folder).or_default() |= 1 << index;
-            }
-        }
-    }
-    let is_own = |found: u8| found & 0b11 == 0b11 || found & 0b1100 == 0b1100;
-    signs.into_iter().filter(|(_, found)| is_own(*found)).map(|(folder, _)| folder.to_owned()).collect()
-}
-
-/// Returns the folders of a name, from the listed prefix (empty) down.
-fn folders_of(name: &str) -> impl Iterator<Item = &str> {
-    std::iter::once("").chain(name.match_indices('/').map(|(slash, _)| &name[..slash]))
-}
-
 /// Filter for files in folders.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileFilter<'a> {
@@ -184,6 +159,9 @@ impl<'a> FileFilter<'a> {
         Self { extensions, most: usize::MAX, purpose: Purpose::Corpus }
     }
 }
+
+/// Kind of the skipped folders that `cloze` wrote.
+const OWN: &str = "folders that `cloze` wrote";
 
 struct FolderWalk<'a> {
     filter: FileFilter<'a>,
@@ -206,16 +184,14 @@ impl FolderWalk<'_> {
     /// Finds the objects of a URL.
     fn objects(&mut self, input: &str) -> Result<()> {
         let listing = object_inputs::find(input, self.filter.purpose)?;
-        let ObjectListing { store, entries, is_exact } = &*listing;
-        let own = if *is_exact { BTreeSet::new() } else { own_folders(entries.iter().map(|entry| &*entry.name)) };
-        for folder in &own {
-            self.passed.note("folders that `cloze` wrote", Path::new(&store.place(folder)));
+        let ObjectListing { store, entries, own, is_exact } = &*listing;
+        for folder in own {
+            self.passed.note(OWN, Path::new(&store.place(folder)));
         }
         for entry in entries {
             let name = &entry.name;
             let is_hidden = name.split('/').any(|part| part.starts_with('.'));
-            let is_own = || folders_of(name).any(|folder| own.contains(folder));
-            if !is_exact && (is_hidden || is_own()) {
+            if !is_exact && is_hidden {
                 continue;
             }
             if self.found.len() >= self.filter.most {
@@ -289,6 +265,9 @@ impl FolderWalk<'_> {
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let matches = glob::glob_with(input, options)
             .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
+        let is_plain = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+        let base: PathBuf = absolute.components().take_while(is_plain).collect();
+        let mut own = BTreeMap::new();
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
             if self.found.len() >= self.filter.most {
@@ -296,14 +275,31 @@ impl FolderWalk<'_> {
             }
             match metadata_of(&path)? {
                 Some(metadata) if metadata.is_file() => {
-                    self.add(std::path::absolute(path)?);
+                    let path = std::path::absolute(path)?;
+                    if !self.is_below_own(&path, &base, &mut own) {
+                        self.add(path);
+                    }
                 }
                 Some(metadata) if metadata.is_dir() => self.passed.note("folders that a glob matches", &path),
                 other => self.skip(&path, other.as_ref()),
             }
         }
-        let is_plain = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
-        Ok(absolute.components().take_while(is_plain).collect())
+        Ok(base)
+    }
+
+    /// Whether a file that a glob matches is below a folder that `cloze` wrote, from the base of the glob down. `known`
+    /// keeps the answer for each folder.
+    fn is_below_own(&mut self, path: &Path, base: &Path, known: &mut BTreeMap<PathBuf, bool>) -> bool {
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(base));
+        folders.into_iter().any(|folder| {
+            *known.entry(folder.to_owned()).or_insert_with(|| {
+                let is_own = is_own(|name| folder.join(name).exists());
+                if is_own {
+                    self.passed.note(OWN, folder);
+                }
+                is_own
+            })
+        })
     }
 
     /// Walks a folder; a folder that contains a link to itself is walked once.
@@ -313,9 +309,8 @@ impl FolderWalk<'_> {
             return Ok(());
         }
         let mut entries = fs::read_dir(folder).map_err(at)?.collect::<Result<Vec<_>, _>>().map_err(at)?;
-        let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
-        if OWN.iter().any(|signs| signs.iter().all(|sign| has(sign))) {
-            self.passed.note("folders that `cloze` wrote", folder);
+        if is_own(|name| entries.iter().any(|entry| entry.file_name() == name)) {
+            self.passed.note(OWN, folder);
             return Ok(());
         }
         // Links last: a file in the folder itself gets its own name, not that of a link to it.
@@ -433,12 +428,33 @@ mod tests {
     #[test]
     fn folders_written_by_the_program_are_not_read_as_corpus() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let files = ["a.txt", "data/versions/0.txt", "data/parts/0.txt", "data/b.txt", "run/log/0.txt", "log/c.txt"];
+        let files = [
+            "a.txt",
+            "data/versions/0.txt",
+            "data/parts/0.txt",
+            "data/b.txt",
+            "run/log/0.txt",
+            "run/checkpoints/latest",
+            "log/c.txt",
+            "begun/provisional_manifest.json",
+            "begun/train/d.txt",
+            "started/config.toml",
+            "started/plan.json",
+            "started/log/e.txt",
+        ];
         write_all(home.path(), &files.map(|name| (name, "")));
-        fs::create_dir(home.path().join("run/checkpoints")).expect("made");
         let (found, told) = walked(home.path(), &["."]).expect("readable");
         assert_eq!(found, ["a.txt", "log/c.txt"]);
-        assert!(told.expect("two").contains("2 folders that `cloze` wrote"));
+        assert!(told.expect("four").contains("4 folders that `cloze` wrote"));
+        let url = format!("file://{}", home.path().display());
+        for input in ["**/*.txt", "*/**/*.txt"] {
+            let (found, told) = walked(home.path(), &[input]).expect("readable");
+            assert_eq!(found.last().map(String::as_str), Some("log/c.txt"), "{found:?}");
+            assert!(found.len() <= 2 && told.expect("four").contains("4 folders that `cloze` wrote"), "{found:?}");
+            let found = walk(&[format!("{url}/{input}")], FileFilter::new(&["txt"])).expect("readable");
+            assert!(found.paths.len() <= 2, "{found:?}");
+            assert!(found.passed.description().expect("four").contains("4 folders that `cloze` wrote"));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::compression::Compression;
 use super::cut::group;
 use super::discover::SkippedFiles;
 use super::documents::{Complaint, DocumentPlace, Documents};
+use super::file_names::KnownFiles;
 use super::input_split::{BytesRead, Part, Piece, ReadOptions};
 use super::inputs::{self, InputFile};
 use super::object::HEAD_BYTES;
@@ -74,8 +75,13 @@ impl fmt::Debug for Corpus {
 impl Corpus {
     /// Finds the files; opens none of them.
     pub fn open(config: &CorpusConfig) -> Result<Self> {
+        Self::open_known(config, &KnownFiles::new())
+    }
+
+    /// Finds the files. Those that a prepared folder knows keep their names.
+    pub(crate) fn open_known(config: &CorpusConfig, known: &KnownFiles) -> Result<Self> {
         let CorpusConfig { inputs, format, reading, on_invalid_file } = config.clone();
-        let (files, passed) = inputs::find(&inputs, format.extensions())?;
+        let (files, passed) = inputs::find(&inputs, format.extensions(), known)?;
         Ok(Self { files, passed, on_invalid_file, format, reading })
     }
 

@@ -5,23 +5,28 @@
 //! A file's name is its path relative to the input that found it: relative to the folder, or to the part of a glob that
 //! has no wildcard, or its file name alone. So it depends neither on the location of the corpus nor on other inputs. A
 //! file that several inputs find has the longest of these names. If two files have the same name, both names are
-//! extended by one more parent folder, until all names differ. Files are sorted by name.
+//! extended by one more parent folder, until all names differ. A file whose parts exist already keeps its name, see
+//! [`file_names`](super::file_names). Files are sorted by name.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
 use store::Stat;
 
 use super::discover::{DiscoveredFile, DiscoveredFiles, FileFilter, SkippedFiles, unusable, walk};
+use super::file_identity::FileIdentity;
+use super::file_names::{FileName, KnownFiles, file_names};
 use super::object::{ObjectReader, StoredObject};
 use super::object_inputs::Purpose;
 use crate::{Error, Result};
+
+/// Seconds since the Unix epoch as the time of a file that may have the name of another known one: later than any list,
+/// so that the file is compared with its parts.
+const DOUBTFUL_SECONDS: u64 = 1 << 33;
 
 /// File of a corpus, on a file system or in an object store.
 #[derive(Clone, Debug)]
@@ -40,19 +45,6 @@ pub struct InputFile {
     object: Option<StoredObject>,
 }
 
-/// Identity of a file from its metadata, without reading it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileIdentity {
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    inode: (u64, u64),
-    /// Version of an object (its `ETag`, for example), which has no other identity than this and its length.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
-}
-
 /// Reader of a range of a file.
 pub(super) enum FileReader {
     Local(File),
@@ -68,18 +60,6 @@ impl Read for FileReader {
     }
 }
 
-impl FileIdentity {
-    /// Whether length, time of the last write and version of an object are equal. Two machines number devices differently.
-    pub(crate) fn has_same_content_stamp(&self, other: &Self) -> bool {
-        self.bytes == other.bytes && self.modified == other.modified && self.version == other.version
-    }
-
-    /// Whether both may be the same file, seen by two machines: the numbers of its device differ.
-    pub(crate) fn is_seen_elsewhere(&self, other: &Self) -> bool {
-        self.inode.0 != other.inode.0 && self.has_same_content_stamp(other)
-    }
-}
-
 impl InputFile {
     /// Reads the metadata of the file.
     pub fn new(path: PathBuf, name: String) -> Result<Self> {
@@ -90,16 +70,10 @@ impl InputFile {
         };
         let clocks = [(metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec())];
         let newest = clocks.into_iter().filter_map(|(seconds, rest)| since(seconds, rest)).max();
-        let identity = FileIdentity {
-            bytes: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            inode: (metadata.dev(), metadata.ino()),
-            version: None,
-        };
+        let identity = FileIdentity::of_file(&metadata);
         // A time before 1970 counts as 1970.
         let touched = SystemTime::UNIX_EPOCH + newest.unwrap_or_default();
-        Ok(Self { path, name, bytes: identity.bytes, touched, identity, object: None })
+        Ok(Self { path, name, bytes: identity.bytes(), touched, identity, object: None })
     }
 
     /// Creates the file of an object from its metadata. `url` is its location for messages.
@@ -170,31 +144,40 @@ impl InputFile {
     }
 
     fn compare(&self, now: FileIdentity) -> Result<()> {
-        // A new hard link or another owner changes `changed` only, not the text.
-        let now = FileIdentity { changed: self.identity.changed, ..now };
-        if now == self.identity {
+        if self.identity.has_same_text(&now) {
             return Ok(());
         }
-        let message = if now.bytes == self.bytes {
+        let message = if now.bytes() == self.bytes {
             "it changed after the preparation began".to_owned()
         } else {
-            format!("it changed after the preparation began: {} bytes, {} at the beginning", now.bytes, self.bytes)
+            format!("it changed after the preparation began: {} bytes, {} at the beginning", now.bytes(), self.bytes)
         };
         let hint = "; run the same command again when the file no longer changes, finished parts are kept";
         Err(unusable(&self.path, message + hint))
     }
 }
 
-impl FileIdentity {
-    fn of_object(stat: &Stat) -> Self {
-        Self { bytes: stat.bytes, version: Some(stat.version.to_string()), ..Self::default() }
-    }
-}
-
-/// Finds the files that `inputs` name, sorted, each once, and the skipped paths.
-pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, SkippedFiles)> {
+/// Finds the files that `inputs` name, sorted, each once, and the skipped paths. Files that are `known` keep their names.
+pub(super) fn find(
+    inputs: &[String],
+    extensions: &[&str],
+    known: &KnownFiles,
+) -> Result<(Vec<InputFile>, SkippedFiles)> {
     let DiscoveredFiles { paths, passed } = walk(inputs, FileFilter::new(extensions))?;
-    Ok((name_all(paths)?, passed))
+    let names = file_names(&paths, known)?;
+    let named = |((path, found), FileName { name, is_doubtful }): ((PathBuf, DiscoveredFile), FileName)| {
+        let mut file = match found.object {
+            None => InputFile::new(path, name)?,
+            Some((object, stat)) => InputFile::from_object(path, name, object, &stat),
+        };
+        if is_doubtful {
+            file.touched = SystemTime::UNIX_EPOCH + Duration::from_secs(DOUBTFUL_SECONDS);
+        }
+        Ok(file)
+    };
+    let mut files = paths.into_iter().zip(names).map(named).collect::<Result<Vec<_>>>()?;
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((files, passed))
 }
 
 /// Returns the same error as [`find`] for inputs without files, and stops at the first file.
@@ -202,56 +185,21 @@ pub(super) fn check(inputs: &[String], extensions: &[&str]) -> Result<()> {
     walk(inputs, FileFilter { most: 1, purpose: Purpose::Check, ..FileFilter::new(extensions) }).map(|_| ())
 }
 
-/// Names files by the given number of last path components, and by more where names collide.
-fn name_all(mut paths: BTreeMap<PathBuf, DiscoveredFile>) -> Result<Vec<InputFile>> {
-    loop {
-        let mut takers = BTreeMap::<String, u32>::new();
-        for (path, found) in &paths {
-            *takers.entry(last_components(path, found.components)?).or_default() += 1;
-        }
-        let meets = |path: &Path, components| -> Result<bool> {
-            Ok(takers[&last_components(path, components)?] > 1 && components < path.components().count())
-        };
-        let mut grown = false;
-        for (path, found) in &mut paths {
-            if meets(path, found.components)? {
-                found.components += 1;
-                grown = true;
-            }
-        }
-        if !grown {
-            break;
-        }
-    }
-    let named = |(path, found): (PathBuf, DiscoveredFile)| {
-        let name = last_components(&path, found.components)?;
-        match found.object {
-            None => InputFile::new(path, name),
-            Some((object, stat)) => Ok(InputFile::from_object(path, name, object, &stat)),
-        }
-    };
-    let mut files = paths.into_iter().map(named).collect::<Result<Vec<_>>>()?;
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(files)
-}
-
-fn last_components(path: &Path, count: usize) -> Result<String> {
-    let all: Vec<_> = path.components().collect();
-    let last = &all[all.len().saturating_sub(count)..];
-    let names: Option<Vec<&str>> = last.iter().map(|part| part.as_os_str().to_str()).collect();
-    let refuse = || Error::Config(format!("{}: a name that is not UTF-8; rename it", path.display()));
-    let names = names.ok_or_else(refuse)?;
-    Ok(names.join("/"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::super::file_names::KnownFile;
     use super::*;
     use crate::testing::write_all;
 
-    fn names(home: &Path, inputs: &[&str]) -> Vec<String> {
+    fn found(home: &Path, inputs: &[&str], known: &KnownFiles) -> Vec<InputFile> {
         let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
-        find(&inputs, &["txt"]).expect("found").0.into_iter().map(|file| file.name).collect()
+        find(&inputs, &["txt"], known).expect("found").0
+    }
+
+    fn names(home: &Path, inputs: &[&str]) -> Vec<String> {
+        found(home, inputs, &KnownFiles::new()).into_iter().map(|file| file.name).collect()
     }
 
     #[test]
@@ -281,6 +229,57 @@ mod tests {
     }
 
     #[test]
+    fn a_known_file_keeps_its_name_and_newcomers_are_extended() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let texts = ["p/a/x.txt", "p/b/x.txt", "p/b/y.txt", "q/b/x.txt"].map(|name| (name, format!("text of {name}")));
+        write_all(home.path(), &texts);
+        let known = |files: Vec<InputFile>| -> KnownFiles {
+            let known = |file: InputFile| (file.name, KnownFile { bytes: file.bytes, identity: Some(file.identity) });
+            files.into_iter().map(known).collect()
+        };
+        let named = |inputs: &[&str], known: &KnownFiles| -> Vec<String> {
+            let path = |file: &InputFile| file.path.strip_prefix(home.path()).expect("below").display().to_string();
+            let files = found(home.path(), inputs, known);
+            let mut named: Vec<String> = files.iter().map(|file| format!("{} {}", path(file), file.name)).collect();
+            named.sort_unstable();
+            named
+        };
+        let none = KnownFiles::new();
+        let inputs = ["p/a", "p/b", "q/b"];
+        // All of one length. In the second case, a longer known name is a better end of the path of `x.txt`.
+        for (first, expected) in [
+            ("p/a", ["p/a/x.txt x.txt", "p/b/x.txt p/b/x.txt", "p/b/y.txt y.txt", "q/b/x.txt q/b/x.txt"]),
+            ("p/b", ["p/a/x.txt a/x.txt", "p/b/x.txt x.txt", "p/b/y.txt y.txt", "q/b/x.txt b/x.txt"]),
+        ] {
+            let of_one = known(found(home.path(), &[first], &none));
+            assert_eq!(named(&inputs, &of_one), expected);
+            let of_all = known(found(home.path(), &inputs, &of_one));
+            assert_eq!(named(&inputs, &of_all), expected, "once known, the names stay");
+            assert_eq!(named(&["p/b", "p/a"], &of_all), expected[..3], "also if a file is removed");
+        }
+        // The parent of an input is another input: names of newcomers in it are longer.
+        let of_one = known(found(home.path(), &["p/a"], &none));
+        assert_eq!(named(&["p"], &of_one), ["p/a/x.txt x.txt", "p/b/x.txt b/x.txt", "p/b/y.txt b/y.txt"]);
+    }
+
+    #[test]
+    fn a_file_that_nothing_tells_from_another_is_compared() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a/x.txt", "1"), ("b/x.txt", "2"), ("c/x.txt", "longer")]);
+        let found = |inputs: &[&str], bytes| -> Vec<(String, bool)> {
+            let lost = KnownFiles::from([("x.txt".to_owned(), KnownFile { bytes, identity: None })]);
+            let files = found(home.path(), inputs, &lost).into_iter();
+            let doubtful = SystemTime::UNIX_EPOCH + Duration::from_secs(DOUBTFUL_SECONDS);
+            files.map(|file| (file.name, file.touched == doubtful)).collect()
+        };
+        let expected = |names: [(&str, bool); 2]| names.map(|(name, is_compared)| (name.to_owned(), is_compared));
+        assert_eq!(found(&["a", "b"], 1), expected([("b/x.txt", true), ("x.txt", true)]));
+        assert_eq!(found(&["a", "c"], 1), expected([("c/x.txt", false), ("x.txt", false)]), "one has the length");
+        assert_eq!(found(&["a", "c"], 6), expected([("a/x.txt", false), ("x.txt", false)]), "one has the length");
+        assert_eq!(found(&["a"], 9), [("x.txt".to_owned(), false)], "a changed file");
+    }
+
+    #[test]
     fn a_link_into_itself_is_no_second_corpus_and_a_pipe_no_file() {
         let home = tempfile::tempdir().expect("a temporary folder");
         write_all(home.path(), &[("a/x.txt", "1"), ("a/b/y.txt", "2")]);
@@ -294,7 +293,8 @@ mod tests {
         let home = tempfile::tempdir().expect("a temporary folder");
         write_all(home.path(), &[("a/x.bin", "1")]);
         for (input, expected) in [("b", "no such file or folder"), ("*.txt", "no input"), ("a", "no input")] {
-            let error = find(&[home.path().join(input).display().to_string()], &["txt"]).expect_err("nothing there");
+            let inputs = [home.path().join(input).display().to_string()];
+            let error = find(&inputs, &["txt"], &KnownFiles::new()).expect_err("nothing there");
             assert!(error.to_string().contains(expected) && error.to_string().contains(input), "{error}");
         }
     }

@@ -3,13 +3,14 @@
 //! A prefix is listed as a whole, without a request per object. A configuration is checked before its corpus is opened,
 //! and both need the listing: that of the check is kept until the corpus takes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use store::{Entry, Store};
 
+use super::own_folders::{is_below, own_folders};
 use crate::{Error, Result};
 
 /// Objects of an input, with names relative to its prefix.
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 pub(super) struct ObjectListing {
     pub(super) store: Store,
     pub(super) entries: Vec<Entry>,
+    /// Folders that `cloze` wrote, whose objects are left out.
+    pub(super) own: BTreeSet<String>,
     /// Whether the input names the objects themselves, by their name or by a glob.
     pub(super) is_exact: bool,
 }
@@ -75,24 +78,31 @@ fn list(input: &str) -> Result<ObjectListing> {
             ..glob::MatchOptions::default()
         };
         let store = open(base)?;
-        let entries = store.list("").map_err(failed)?;
-        let entries = entries.into_iter().filter(|entry| pattern.matches_with(&entry.name, options)).collect();
-        return Ok(ObjectListing { store, entries, is_exact: true });
+        let (mut entries, own) = without_own(store.list("").map_err(failed)?);
+        entries.retain(|entry| pattern.matches_with(&entry.name, options));
+        return Ok(ObjectListing { store, entries, own, is_exact: true });
     }
     if let Some((parent, name)) = split_name(input) {
         let store = open(parent)?;
         let stat = store.head(name).map_err(failed)?;
         if let Some(stat) = stat {
             let entries = vec![Entry { name: name.to_owned(), stat }];
-            return Ok(ObjectListing { store, entries, is_exact: true });
+            return Ok(ObjectListing { store, entries, own: BTreeSet::new(), is_exact: true });
         }
     }
     if is_web {
         return Err(refused("no such file; the URL of a web server must name a file, because it lists none".into()));
     }
     let store = open(input)?;
-    let entries = store.list("").map_err(failed)?;
-    Ok(ObjectListing { store, entries, is_exact: false })
+    let (entries, own) = without_own(store.list("").map_err(failed)?);
+    Ok(ObjectListing { store, entries, own, is_exact: false })
+}
+
+/// Removes the objects of folders that `cloze` wrote. Returns these folders too.
+fn without_own(mut entries: Vec<Entry>) -> (Vec<Entry>, BTreeSet<String>) {
+    let own = own_folders(entries.iter().map(|entry| &*entry.name));
+    entries.retain(|entry| !is_below(&entry.name, &own));
+    (entries, own)
 }
 
 /// Splits a URL into the prefix before the first part with a wildcard, and the glob of names below it.

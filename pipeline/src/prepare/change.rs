@@ -122,7 +122,7 @@ impl Comparison<'_> {
         if !known.is_empty() && removed.len() == known.len() {
             return Err(Error::Config(format!(
                 "`prepare.folder` is of other files: none of its {} ({}, …) is among `prepare.inputs`; name another \
-                 `prepare.folder`, or delete this one to prepare it again",
+                 `prepare.folder`, or its inputs",
                 known.len(),
                 removed.first().copied().unwrap_or_default()
             )));

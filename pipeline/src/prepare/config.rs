@@ -142,6 +142,11 @@ impl PrepareConfig {
         self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
     }
 
+    /// Whether the tokenizer is in the folder that is written.
+    pub(super) fn has_tokenizer_in_folder(&self) -> bool {
+        self.tokenizer.to_str().is_none_or(|tokenizer| remote_store::is_within(tokenizer, &self.folder))
+    }
+
     /// Maximum document size that fits in memory, in bytes of text.
     #[must_use]
     pub fn document_room(&self) -> u64 {

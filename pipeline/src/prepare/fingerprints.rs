@@ -10,8 +10,9 @@ use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use super::part_list::VersionLists;
 use crate::Result;
-use crate::corpus::{FileIdentity, InputFile};
+use crate::corpus::{FileIdentity, InputFile, KnownFile, KnownFiles};
 
 /// Name of the object.
 pub(super) const NAME: &str = "fingerprints.json";
@@ -36,7 +37,7 @@ impl Fingerprints {
     /// Whether the file has its recorded identity, or that of the same file on another machine.
     pub(super) fn has(&self, file: &InputFile) -> bool {
         let recorded = self.0.get(&file.name);
-        recorded.is_some_and(|recorded| *recorded == file.identity || recorded.is_seen_elsewhere(&file.identity))
+        recorded.is_some_and(|recorded| recorded.is_same_file(&file.identity))
     }
 
     /// Whether a file of that name has an entry.
@@ -47,6 +48,20 @@ impl Fingerprints {
     /// Whether the file has another length or time of its last write than recorded, on whatever machine.
     pub(super) fn has_other_content(&self, file: &InputFile) -> bool {
         self.0.get(&file.name).is_some_and(|recorded| !recorded.has_same_content_stamp(&file.identity))
+    }
+
+    /// Returns the files of the parts in effect, with their identities. Without lists, the files of the lost list.
+    pub(super) fn known_files(&self, lists: &VersionLists) -> KnownFiles {
+        let recorded = self.0.iter().map(|(name, identity)| {
+            let known = KnownFile { bytes: identity.bytes(), identity: Some(identity.clone()) };
+            (name.clone(), known)
+        });
+        let mut known: KnownFiles = recorded.collect();
+        for piece in lists.in_effect().into_values().flat_map(|(_, part)| &part.pieces) {
+            let lost = || KnownFile { bytes: piece.bytes, identity: None };
+            known.entry(piece.name.clone()).or_insert_with(lost);
+        }
+        known
     }
 
     pub(super) fn note(&mut self, file: &InputFile) {

@@ -41,6 +41,25 @@ pub(super) fn comparison_name() -> String {
     format!("{FOLDER}/comparison")
 }
 
+/// Returns the names of all leases. Other objects of that folder belong to other programs.
+fn all(store: &Store) -> Result<Vec<String>> {
+    let names = store.list(FOLDER)?.into_iter().map(|entry| entry.name);
+    Ok(names.filter(|name| is_lease(name)).collect())
+}
+
+/// Whether an object has the name of a lease.
+fn is_lease(name: &str) -> bool {
+    let Some(name) = name.strip_prefix(FOLDER).and_then(|name| name.strip_prefix('/')) else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_hash = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match name.split('-').collect::<Vec<_>>()[..] {
+        ["comparison"] => true,
+        ["part" | "signatures", number] => number.len() >= 5 && is_number(number),
+        ["share", index, "of", count, hash] => is_number(index) && is_number(count) && is_hash(hash),
+        _ => false,
+    }
+}
+
 /// Returns the terms of leases that expire after that time without a heartbeat.
 pub(super) fn terms(expiry: Duration) -> LeaseConfig {
     LeaseConfig { heartbeat_interval: expiry / HEARTBEATS, takeover_delay: expiry }
@@ -51,21 +70,20 @@ pub(super) fn terms(expiry: Duration) -> LeaseConfig {
 /// The age of a lease is that of its object, by the clock of the storage. With clocks that differ by more than the expiry,
 /// a live lease may count as abandoned; its process then fails and starts again.
 pub(super) fn refuse_live(store: &Store) -> Result<()> {
-    request_all(store, store.list(FOLDER)?, |store, entry| {
-        let holder: Option<Holder> = Lock::seen(store, &entry.name)?;
-        holder.map_or(Ok(()), |holder| {
-            Err(Error::Locked { path: store.place(&entry.name).into(), holder: holder.to_string() })
-        })
+    request_all(store, all(store)?, |store, name: &String| {
+        let holder: Option<Holder> = Lock::seen(store, name)?;
+        holder
+            .map_or(Ok(()), |holder| Err(Error::Locked { path: store.place(name).into(), holder: holder.to_string() }))
     })?;
     Ok(())
 }
 
 /// Removes all leases that no process holds, after all parts are complete. Returns the number of removed leases.
 pub(super) fn remove_all(store: &Store) -> Result<u64> {
-    let removed = request_all(store, store.list(FOLDER)?, |store, lease| {
-        let is_held = Lock::seen(store, &lease.name)?.is_some();
+    let removed = request_all(store, all(store)?, |store, name: &String| {
+        let is_held = Lock::seen(store, name)?.is_some();
         if !is_held {
-            store.delete(&lease.name)?;
+            store.delete(name)?;
         }
         Ok(!is_held)
     })?;
@@ -75,4 +93,21 @@ pub(super) fn remove_all(store: &Store) -> Result<u64> {
         store.prefixed(FOLDER).sweep()?;
     }
     Ok(count as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_leases_are_leases() {
+        for name in [name(PartId(7)), signatures_name(PartId(123_456)), share_name(0, 12), comparison_name()] {
+            assert!(is_lease(&name), "{name}");
+        }
+        for name in
+            ["contract.pdf", "part-00001.txt", "part-1", "part-", "share-a-of-2-0", "sub/part-00001", "comparison/x"]
+        {
+            assert!(!is_lease(&format!("{FOLDER}/{name}")), "{name}");
+        }
+    }
 }

@@ -8,10 +8,8 @@ use std::time::SystemTime;
 
 use store::{Stat, Store};
 
+use super::part_objects;
 use crate::Result;
-
-/// Folders of the objects that belong to parts.
-const FOLDERS: [&str; 7] = ["documents", "parts", "removed", "signatures", "train", "valid", "verdicts"];
 
 /// Object as it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl ObjectListing {
     /// Lists the objects of all parts.
     pub(super) fn read(store: &Store) -> Result<Self> {
         let mut objects = BTreeMap::new();
-        for folder in FOLDERS {
+        for folder in part_objects::folders() {
             let listed = store.list(folder)?.into_iter();
             objects
                 .extend(listed.map(|entry| {
@@ -84,5 +82,5 @@ pub(super) fn is_no_file(error: &io::Error) -> bool {
 
 /// Returns the error with a hint.
 pub(super) fn no_file(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{error}; remove it, then run `cloze prepare` to make the part again"))
+    io::Error::new(error.kind(), format!("{error}; move it elsewhere, then run `cloze prepare` to make the part again"))
 }

@@ -189,6 +189,11 @@ impl VersionLists {
         self.0.iter().take(dataset_version.0 as usize + 1).flat_map(|list| &list.dropped).copied().collect()
     }
 
+    /// Returns the numbers of all parts, dropped ones included.
+    pub(super) fn all_parts(&self) -> BTreeSet<PartId> {
+        self.0.iter().flat_map(|list| &list.parts).map(|part| part.id).collect()
+    }
+
     /// Returns the parts in effect, each with the number of its list.
     pub(super) fn in_effect(&self) -> BTreeMap<PartId, (DatasetVersion, &Part)> {
         let dropped: BTreeSet<PartId> = self.0.iter().flat_map(|list| &list.dropped).copied().collect();

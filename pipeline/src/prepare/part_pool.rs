@@ -185,7 +185,7 @@ impl<'a> PartPool<'a> {
             // A corpus that never had a document leaves nothing behind. Published dataset versions stay.
             let never = fold.report().documents == 0 && lists.iter().count() == 1;
             if let Some(store) = work.store().filter(|_| never) {
-                gc::remove(store)?;
+                gc::remove(store, lists, work.config.has_tokenizer_in_folder())?;
             }
             return Err(error);
         }
@@ -197,7 +197,7 @@ impl<'a> PartPool<'a> {
             Some(store) => {
                 store.delete(planned_inputs::NAME)?;
                 let kept = [&*fold.objects, &*gc::comparison_objects(lists)].concat();
-                leases::remove_all(store)? + gc::remove_others(store, &work.listing, &kept)?
+                leases::remove_all(store)? + gc::remove_others(store, &work.listing, lists, &kept)?
             }
             None => 0,
         };

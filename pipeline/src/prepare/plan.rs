@@ -20,6 +20,7 @@ use super::config::{PrepareConfig, Settings};
 use super::document_table;
 use super::duplicate_fold::sorted_bytes;
 use super::fingerprints::Fingerprints;
+use super::first_use;
 use super::job::ForgottenDocuments;
 use super::list_proof;
 use super::part_list::{self, DamagedList, PartList, ReadableLists, VersionLists};
@@ -27,7 +28,7 @@ use super::removed_documents;
 use super::signatures;
 use super::text_tools::TextTools;
 use super::verdicts::VerdictDigests;
-use crate::corpus::{Corpus, Part, READER_BYTES, Shares};
+use crate::corpus::{Corpus, KnownFiles, Part, READER_BYTES, Shares};
 use crate::{Error, Result};
 
 /// Numbers of a preparation that `plan` prints.
@@ -121,11 +122,20 @@ impl Planned {
     pub(super) fn new(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
         config.check()?;
         let tools = TextTools::load(config)?;
-        let corpus = Corpus::open(&config.corpus())?;
         let ReadableLists { lists, damaged } =
             store.map_or_else(|| Ok(ReadableLists::default()), VersionLists::read_undamaged)?;
+        let listed = lists.iter().count() + usize::from(damaged.is_some());
+        let known = match store.filter(|_| listed > 0) {
+            Some(store) => Fingerprints::read(store)?.known_files(&lists),
+            None => KnownFiles::new(),
+        };
+        let corpus = Corpus::open_known(&config.corpus(), &known)?;
         if let Some(store) = store {
-            check_lists(store, lists.iter().count() + usize::from(damaged.is_some()))?;
+            check_lists(store, listed)?;
+            if listed == 0 {
+                first_use::refuse_files(store, &tools.tokenizer.facts().json)?;
+            }
+            first_use::refuse_inputs(&corpus, &known, &config.folder)?;
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
@@ -229,7 +239,7 @@ pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
     }
 }
 
-const HINT: &str = "name another `prepare.folder`, or delete this one to prepare it again";
+const HINT: &str = "name another `prepare.folder`";
 
 /// Refuses a folder that was prepared with other settings.
 pub(super) fn check_settings(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
@@ -239,7 +249,9 @@ pub(super) fn check_settings(found: &Settings, now: &Settings, store: &Store) ->
     }
     let place = store.place("");
     let differences = differences.join("; ");
-    Err(Error::Config(format!("{place}: prepared differently: {differences}; {HINT}")))
+    Err(Error::Config(format!(
+        "{place}: prepared differently: {differences}; set these keys of `[prepare]` as they were, or {HINT}"
+    )))
 }
 
 /// Refuses a folder whose manifest and part lists do not match: another format version, which would be overwritten, or
@@ -256,9 +268,7 @@ fn check_lists(store: &Store, listed: usize) -> Result<()> {
             &part_list::file_name(listed),
             "it is missing, but the manifest has its dataset version",
         )),
-        None if listed == 0 && !store.list("parts")?.is_empty() => {
-            refused(&format!("it has parts and no part list: begun in a format before {version}"))
-        }
+        None if listed == 0 => first_use::refuse_parts(store),
         // A damaged manifest is restored from lists and records.
         _ => Ok(()),
     }
@@ -377,7 +387,11 @@ pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str) -> Result<
         )));
     }
     if of_that_id == documents {
-        return Err(refused("it has no other document; delete it to forget this one".into()));
+        return Err(refused(
+            "it has no other document, so its preparation would end without any; remove the whole folder to forget this \
+             document (runs that read it cannot continue)"
+                .into(),
+        ));
     }
     Ok(ForgetPlan::Now(Box::new(planned.comparison(Some(store)).without(digest, &holders)?)))
 }

@@ -102,9 +102,10 @@ impl ProvisionalManifest {
             && self.files == manifest.files
     }
 
-    /// Removes the object and the objects that it names.
-    pub(super) fn remove(store: &Store) -> Result<()> {
-        [NAME, VOCAB, manifest::TOKENIZER].into_iter().try_for_each(|name| Ok(store.delete(name)?))
+    /// Removes the object and the objects that it names, but keeps the tokenizer on request.
+    pub(super) fn remove(store: &Store, keeps_tokenizer: bool) -> Result<()> {
+        let tokenizer = (!keeps_tokenizer).then_some(manifest::TOKENIZER);
+        [NAME, VOCAB].into_iter().chain(tokenizer).try_for_each(|name| Ok(store.delete(name)?))
     }
 
     /// Returns the manifest of the available parts of these dataset versions, validated as if it had been read. It

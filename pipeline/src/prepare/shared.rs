@@ -272,7 +272,7 @@ impl SharedPreparation {
         if let Some(files) = planned.open(&names, &fingerprints)? {
             return Ok(Corpus::with_files(&self.config.corpus(), files));
         }
-        let corpus = Corpus::open(&self.config.corpus())?;
+        let corpus = Corpus::open_known(&self.config.corpus(), &fingerprints.known_files(&self.lists))?;
         planned.refuse_missing(&names, &corpus)?;
         // A local corpus at another place may have other times; an object has a version.
         let mut objects = names.iter().filter_map(|name| corpus.file(name)).filter(|file| file.is_object());

@@ -179,7 +179,8 @@ fn leftovers_of_a_kill_are_removed() {
     home.run().expect("prepared");
     let whole = home.data();
     // File names that a store does not accept.
-    for half in ["train/.part-00003-00-00.parquet.1-2.tmp", ".manifest.json.1-3.tmp"] {
+    for half in ["train/.part-00003-00-00.parquet.h-1-0123456789abcdef.tmp", ".manifest.json.h-1-0123456789abcdef.tmp"]
+    {
         fs::copy(home.config.folder.join("manifest.json"), home.config.folder.join(half)).expect("writable");
     }
     fs::remove_file(home.config.folder.join("parts/part-00003-00.json")).expect("there");
@@ -333,7 +334,9 @@ mod dirty;
 mod dry_run;
 mod duplicates;
 mod events;
+mod file_names;
 mod filters;
+mod foreign_files;
 mod ids;
 mod lost_lists;
 mod masks;

@@ -228,7 +228,7 @@ pub(super) fn partners_name(part: PartId) -> String {
     format!("verdicts/part-{:05}{SUFFIX}", part.0)
 }
 
-fn version_name(dataset_version: DatasetVersion) -> String {
+pub(super) fn version_name(dataset_version: DatasetVersion) -> String {
     format!("verdicts/{:05}.json", dataset_version.0)
 }
 

@@ -11,8 +11,8 @@
 //! # Definition
 //! A part is damaged if a record, a shard or a table of documents of it is missing or differs. Other objects (manifest,
 //! vocabulary, tokenizer) are written again from the records. A damaged part list cannot be remade, except the newest.
-//! Signatures may be missing, since the next comparison makes them again. Objects that look like those of a part and that
-//! no record names are a problem of the folder.
+//! Signatures may be missing, since the next comparison makes them again. Objects of a listed part that no record names
+//! are a problem of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use super::job::in_order;
 use super::listing::ObjectListing;
 use super::part_check::{PartCheck, PartExpectation, check_part};
 use super::part_list::{ReadableLists, VersionLists};
+use super::part_objects::part_of;
 use super::part_pool::drain;
 use super::provisional_manifest::ProvisionalManifest;
 use super::signatures;
@@ -253,9 +254,9 @@ fn check_others(
     const SHOWN: usize = 5;
     let ours = [named, gc::comparison_objects(lists)].concat();
     // The records of a damaged part do not name all of its objects.
-    let damaged: Vec<String> = check.damaged_parts().iter().map(|part| format!("/part-{:05}-", part.0)).collect();
-    let mut others = gc::others(listing, &ours);
-    others.retain(|name| !damaged.iter().any(|stem| name.contains(stem)));
+    let damaged = check.damaged_parts();
+    let mut others = gc::others(listing, lists, &ours);
+    others.retain(|name| part_of(name).is_none_or(|part| !damaged.contains(&part)));
     if others.is_empty() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use cloze::commands::inspect::rendered;
 use cloze::report::row_view::{document, place, views_of};
 use pipeline::corpus::Corpus;
 use pipeline::load::{ExcludedRows, LoadPlan, RowFacts};
-use pipeline::prepare::Origin;
+use pipeline::prepare::{Origin, open_corpus};
 use pipeline::shard::groups::Groups;
 use schemas::{Batch, BatchIndex, RowIndex, printable};
 use serde_json::json;
@@ -102,7 +102,7 @@ struct RowDisplay<'a> {
 impl<'a> RowDisplay<'a> {
     fn new(session: &'a ReplaySession) -> Self {
         let open = |source: Option<&str>| {
-            let opened = Corpus::open(&session.plan.config().corpus_of(source).corpus());
+            let opened = open_corpus(&session.plan.config().corpus_of(source));
             let of = source.map_or(String::new(), |source| format!(" of source `{source}`"));
             opened.inspect_err(|error| note(format_args!("cannot show the text{of}: {error}"))).ok()
         };

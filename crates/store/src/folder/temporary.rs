@@ -117,6 +117,33 @@ pub(super) fn parse_following(name: &str) -> Option<FollowingName<'_>> {
     Some(FollowingName { object, follows, ending })
 }
 
+/// Whether a file has a name that only this module gives. Temporary files of other programs have other names, such as
+/// `.state.tmp`.
+pub(super) fn is_ours(name: &str) -> bool {
+    let of_put = || {
+        let rest = name.strip_prefix('.')?.strip_suffix(PUTTING)?.strip_suffix('.')?;
+        rest.rsplit_once('.').filter(|(object, writer)| !object.is_empty() && is_writer(writer))
+    };
+    let of_replace = || {
+        let found = parse_following(name)?;
+        let writer = name.rsplit('.').nth(1)?;
+        let is_complete = found.ending == GUARD || is_writer(writer);
+        (is_complete && is_hash(found.follows)).then_some(())
+    };
+    of_put().is_some() || of_replace().is_some()
+}
+
+/// Whether a part of a file name is that of a [`writer`].
+fn is_writer(text: &str) -> bool {
+    let mut parts = text.rsplitn(3, '-');
+    let (Some(nonce), Some(process), Some(_)) = (parts.next(), parts.next(), parts.next()) else { return false };
+    is_hash(nonce) && !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Returns a version as part of a file name.
 pub(super) fn digest(version: &Version) -> String {
     blake3::hash(version.to_string().as_bytes()).to_hex()[..16].to_owned()
@@ -153,9 +180,28 @@ mod tests {
             assert_eq!(parse_following(file_name(&guard)), expected(GUARD));
             let next = format!("{}{}.{REPLACING}", following_prefix(&target, &version), writer());
             assert_eq!(parse_following(&next), expected(REPLACING));
+            assert!(is_ours(file_name(&guard)) && is_ours(&next));
+            assert!(is_ours(&format!(".{object}.{}.{PUTTING}", writer())));
         }
         for other in ["lock", ".lock.host-1-2.tmp", ".guard", ".a.guard", "a.b.guard"] {
             assert_eq!(parse_following(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn temporary_files_of_other_programs_are_not_ours() {
+        for other in [
+            ".state.tmp",
+            ".a.b.tmp",
+            ".a.host-1-2.tmp",
+            ".a.host-1-0123456789abcdeg.tmp",
+            ".a.0123456789abcdef.tmp",
+            ".a.b.guard",
+            ".a.b.host-1-0123456789abcdef.next",
+            ".a.0123456789abcdef.page.next",
+            "a.host-1-0123456789abcdef.tmp",
+        ] {
+            assert!(!is_ours(other), "{other}");
         }
     }
 }

@@ -78,13 +78,16 @@ fn objects_that_no_record_names_are_listed_and_removed() {
     let strays = [
         "documents/part-00001-01.parquet",
         "parts/part-00001-01.json",
+        "removed/part-00001-00.jsonl.zst",
         "signatures/part-00001.bin",
         "train/part-00001-00-01.parquet",
-        "train/part-00099-00-00.parquet",
-        "valid/part-00099.old",
+        "valid/part-00002-00-09.parquet",
     ];
-    write_all(&home.config.folder, &strays.map(|name| (name, shard)));
-    write_all(&home.config.folder, &[("train/readme", "of the user")]);
+    // Plain bytes, whatever the name.
+    strays.iter().for_each(|name| drop(home.store().put(name, shard).expect("written")));
+    // Names that no preparation writes, and a part of no list.
+    let of_the_user = ["train/part-00099-00-00.parquet", "train/readme", "valid/part-00001.old"];
+    write_all(&home.config.folder, &of_the_user.map(|name| (name, "of the user")));
     let found = check(&home.store());
     let [FolderProblem { part: None, message }] = &found.problems[..] else { panic!("{:?}", found.problems) };
     assert!(message.contains("names 6 objects") && message.contains("removes them"), "{message}");
@@ -96,12 +99,12 @@ fn objects_that_no_record_names_are_listed_and_removed() {
     let found = check(&home.store());
     assert_eq!(found.damaged_parts(), BTreeSet::from([PartId(1)]));
     assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
-    assert!(found.problems[0].message.contains("names 3 objects"), "{:?}", found.problems);
+    assert!(found.problems[0].message.contains("names 1 objects"), "{:?}", found.problems);
     let preparation = Preparation::plan(&home.config).expect("a plan");
     preparation.remake(&found.damaged_parts(), &Clock::still(), &mut Fanout::default()).expect("remade");
     assert_eq!(check(&home.store()).problems, []);
     let mut expected = whole;
-    expected.insert("train/readme".to_owned(), b"of the user".to_vec());
+    expected.extend(of_the_user.map(|name| (name.to_owned(), b"of the user".to_vec())));
     assert!(home.data() == expected);
 }
 
@@ -129,13 +132,13 @@ fn an_object_that_is_no_file_is_a_problem_of_its_part() {
             assert_eq!(found.damaged_parts(), BTreeSet::from([PartId(2)]), "{name}: {:?}", found.problems);
             let [FolderProblem { message, .. }] = &found.problems[..] else { panic!("{:?}", found.problems) };
             let what = if kind == 2 { "it is a broken symbolic link" } else { "it is not a file" };
-            for word in [name, what, "remove it"] {
+            for word in [name, what, "move it elsewhere"] {
                 assert!(message.contains(word), "`{word}` is missing in {message}");
             }
             assert_eq!(found.parts, check(&home.store()).parts, "the other parts are checked too");
             if !name.starts_with("parts") {
                 let error = home.run().expect_err("no file").to_string();
-                assert!(error.contains(name) && error.contains("remove it"), "{error}");
+                assert!(error.contains(name) && error.contains("move it elsewhere"), "{error}");
             }
             if kind == 0 { fs::remove_dir(&path) } else { fs::remove_file(&path) }.expect("removed");
             assert_eq!(home.run().expect("the way out").parts_made, 1);
@@ -162,7 +165,7 @@ fn comparison_objects_that_are_no_files_are_problems() {
             assert_ne!(check(&home.store()).problems, [], "{name}, {kind}");
             if name.starts_with("verdicts") {
                 match (kind, home.run()) {
-                    (0, Err(error)) => assert!(error.to_string().contains("remove it"), "{name}: {error}"),
+                    (0, Err(error)) => assert!(error.to_string().contains("a folder has the name"), "{name}: {error}"),
                     (0, Ok(_)) => panic!("{name}: a folder cannot be replaced"),
                     (_, outcome) => drop(outcome.expect("replaced")),
                 }
