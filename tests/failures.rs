@@ -256,7 +256,8 @@ fn missing_files_and_steps_are_usage_errors() {
     }
     home.run(&train("run.folder=run", &["--slow", "naps=10"])).assert_fails(2, &["--slow naps=10", "validation"]);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
-    home.run(&["export", "run", "--out", "model", "--step", "7"]).assert_fails(2, &["step 7", "there are 10"]);
+    home.run(&["export", "run", "--out", "model", "--step", "7"])
+        .assert_fails(2, &["step 7", "the run has those after 10"]);
     assert!(!home.join("model").exists(), "an export that fails leaves nothing");
     home.run_ok(&["export", "run", "--out", "model"]);
     let again = home.run_ok(&["export", "run", "--out", "model"]);

@@ -63,7 +63,8 @@ fn rolled_back_run_equals_the_uninterrupted_run() {
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "calm", "run");
     assert!(home.join("run/rolled_back/001/rolled_back.json").exists());
-    home.run(&["rollback", "run", "--step", "7"]).assert_fails(2, &["no checkpoint after step 7", "there are 10, 20"]);
+    home.run(&["rollback", "run", "--step", "7"])
+        .assert_fails(2, &["no checkpoint after step 7", "the run has those after 10, 20"]);
     home.run(&["rollback", "nowhere", "--step", "7"]).assert_fails(2, &["no run is here"]);
 }
 

@@ -31,7 +31,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-duplicates", "blake3 unicode-normalization"),
     (
         "cloze-filters",
-        "cloze-schemas aho-corasick blake3 foldhash memchr regex schemars serde unicode-normalization whatlang",
+        "cloze-duplicates cloze-schemas aho-corasick blake3 foldhash memchr regex schemars serde unicode-normalization whatlang",
     ),
     (
         "cloze-remote-store",

@@ -42,6 +42,7 @@ mod philox;
 mod requests;
 #[cfg(test)]
 mod testing;
+mod unusable_files;
 
 pub use collate::collate;
 pub use error::{Error, Result};

@@ -59,6 +59,7 @@ mod text_batch;
 mod text_rules;
 mod text_stats;
 mod text_tools;
+mod unusable_part;
 mod verdicts;
 mod verify;
 
@@ -247,10 +248,12 @@ impl Preparation {
     }
 
     /// Removes a document from the corpus permanently and remakes the parts that contain it. If it is already
-    /// forgotten, makes missing parts and returns the dataset version that removed it.
+    /// forgotten, makes missing parts and returns the dataset version that removed it. With `may_be_absent`, the document
+    /// can be one that no part contains: a removed duplicate, or one that arrives later.
     pub fn forget_document(
         mut self,
         document: &str,
+        may_be_absent: bool,
         clock: &Clock,
         observer: &mut dyn Observer,
     ) -> Result<(PrepareSummary, Option<DatasetVersion>)> {
@@ -258,9 +261,9 @@ impl Preparation {
         let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
         let store = self.store.clone().ok_or_else(nothing)?;
         // Searched before the folder is locked: a wrong id changes nothing.
-        plan::plan_forget(&self.planned, &store, document)?;
+        plan::plan_forget(&self.planned, &store, document, may_be_absent)?;
         let (store, _lock) = self.acquire_lock()?;
-        let before = match plan::plan_forget(&self.planned, &store, document)? {
+        let before = match plan::plan_forget(&self.planned, &store, document, may_be_absent)? {
             ForgetPlan::Before(dataset_version) => Some(dataset_version),
             ForgetPlan::Now(next) => {
                 self.planned.next = Some(*next);
@@ -329,6 +332,7 @@ impl Preparation {
         work.verdicts.set(verdicts).expect("set once");
         let mut pool = PartPool::new(&work);
         pool.run(stop, &mut voice, self.hears)?;
+        pool.refuse_unusable()?;
         pool.publish(&lists, description.change, self.announced, &mut voice)
     }
 }

@@ -92,6 +92,9 @@ pub(crate) enum PrepareVerb {
         /// Document id: the value of `prepare.id_field`, or the BLAKE3 of the text (column `id` of `documents/`).
         #[arg(long, value_name = "ID")]
         document: String,
+        /// Accept an id that no document has now: that of a removed duplicate, or of a document that arrives later.
+        #[arg(long)]
+        absent: bool,
         /// Source whose corpus contains the document. Required if there are several sources.
         #[arg(long, value_name = "NAME")]
         source: Option<String>,

@@ -67,8 +67,8 @@ pub(crate) fn dispatch(args: PrepareArgs) -> anyhow::Result<()> {
             let options = Options { source, watch, report, dry_run, slow, faults, phase };
             run(&config.unwrap_or_default(), options)
         }
-        Some(PrepareVerb::Forget { config, document, source }) => {
-            forget_document(&config, &document, source.as_deref())
+        Some(PrepareVerb::Forget { config, document, absent, source }) => {
+            forget_document(&config, &document, absent, source.as_deref())
         }
         Some(PrepareVerb::Plan(shared)) => run_phase(&shared, PreparePhase::Plan, none),
         Some(PrepareVerb::Signatures { shared, share }) => {
@@ -326,13 +326,13 @@ impl Observer for Killed<'_> {
 }
 
 /// Removes a document from the corpus.
-fn forget_document(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
+fn forget_document(args: &ConfigArgs, document: &str, absent: bool, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = &only_corpus(&corpora, "forget")?.prepare;
     let clock = Clock::system();
     let mut watcher = Shared::listening(Dispatcher::start(Vec::new())?, None)?;
-    let done =
-        Preparation::plan(config).and_then(|preparation| preparation.forget_document(document, &clock, &mut watcher));
+    let preparation = Preparation::plan(config);
+    let done = preparation.and_then(|preparation| preparation.forget_document(document, absent, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;
     let folder = config.folder.display();

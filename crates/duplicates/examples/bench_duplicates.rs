@@ -60,8 +60,8 @@ fn main() {
         signatures.bands.extend_from_slice(signature.bands);
     }
     let plan = FoldPlan { documents, settled: 0, bands: near.bands, max_bytes: 1 << 30, keeps_partners: false };
-    let seconds = best(|| fold(&plan, &mut signatures));
-    let Ok(verdicts) = fold(&plan, &mut signatures);
+    let seconds = best(|| fold(&plan, &duplicates::BitSet::default(), &mut signatures));
+    let Ok(verdicts) = fold(&plan, &duplicates::BitSet::default(), &mut signatures);
     let memory = FoldMemory::new(u64::from(documents), plan.max_bytes, false);
     println!(
         "verdicts: {} exact and {} near duplicates, {seconds:.2} s ({:.2} s per million documents), {:.1} MB of memory ({:.1} per million)",

@@ -1,7 +1,8 @@
 //! Fold of all signatures to verdicts, in memory that does not grow with the bands.
 //!
-//! Documents have numbers in the order in which they are preferred. The first `settled` of them stay in any case: later
-//! documents are compared with them. The fold reads one column at a time: the hashes of the exact texts, then those of
+//! Documents have numbers in the order in which they are preferred. The first `settled` of them have a verdict, which
+//! remains: later documents are compared with them. Those of them that are removed only connect others. Of each cluster,
+//! the first document that is not removed stays, so a removed one alone removes none. The fold reads one column at a time: the hashes of the exact texts, then those of
 //! each band. It sorts (hash, number) and joins the documents of equal hashes. If a column does not fit into the memory,
 //! it is read several times, each time for another range of hashes. A range has more entries than its share only if many
 //! documents are equal; then equal entries are joined before more are read. Clusters do not depend on the order of the joins, so
@@ -16,7 +17,7 @@ use crate::fold_memory::FoldMemory;
 pub struct FoldPlan {
     /// Number of documents, including settled ones.
     pub documents: u32,
-    /// Documents with lower numbers stay whatever they equal.
+    /// Documents with lower numbers have a verdict, whatever they equal.
     pub settled: u32,
     /// Number of bands.
     pub bands: usize,
@@ -50,8 +51,8 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Returns the partner of a document: of an exact duplicate, the first document with the same normalized text;
-    /// otherwise the first one of its cluster, which stays.
+    /// Returns the partner of a removed document: of an exact duplicate, the first document with the same normalized
+    /// text; otherwise the first one of its cluster that stays.
     ///
     /// # Panics
     /// If partners were not kept.
@@ -60,11 +61,12 @@ impl Verdicts {
     }
 }
 
-/// Decides which documents are removed. Documents that `columns` does not name, and hashes of 0, equal nothing.
+/// Decides which documents are removed. `removed` has the settled ones that are. Documents that `columns` does not name,
+/// and hashes of 0, equal nothing.
 ///
 /// # Errors
 /// The first error of reading.
-pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C::Error> {
+pub fn fold<C: Columns>(plan: &FoldPlan, removed: &BitSet, columns: &mut C) -> Result<Verdicts, C::Error> {
     let mut clusters = Clusters::new(plan.documents);
     let memory = FoldMemory::new(u64::from(plan.documents), plan.max_bytes, plan.keeps_partners);
     let mut entries = Vec::with_capacity(memory.capacity());
@@ -72,15 +74,15 @@ pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C:
         columns.exact(&mut |document, hash| visit(document, words_128(hash)))
     })?;
     drop(entries);
-    let empty = || BitSet::new(plan.documents);
-    let mut verdicts = Verdicts { exact: empty(), near: empty(), partners: Vec::new() };
+    let mut equals_another = BitSet::new(plan.documents);
     for document in plan.settled..plan.documents {
         if clusters.root(document) != document {
-            verdicts.exact.insert(document);
+            equals_another.insert(document);
         }
     }
+    let mut partners: Vec<u32> = Vec::new();
     if plan.keeps_partners {
-        verdicts.partners = (0..plan.documents).map(|document| clusters.root(document)).collect();
+        partners = (0..plan.documents).map(|document| clusters.root(document)).collect();
     }
     let mut entries = Vec::with_capacity(memory.capacity());
     for band in 0..plan.bands {
@@ -88,17 +90,46 @@ pub fn fold<C: Columns>(plan: &FoldPlan, columns: &mut C) -> Result<Verdicts, C:
             columns.band(band, &mut |document, hash| visit(document, words_64(hash)))
         })?;
     }
-    for document in plan.settled..plan.documents {
-        if clusters.root(document) != document && !verdicts.exact.contains(document) {
-            verdicts.near.insert(document);
-        }
-    }
-    for (document, partner) in (0..).zip(&mut verdicts.partners) {
-        if !verdicts.exact.contains(document) {
-            *partner = clusters.root(document);
-        }
+    drop(entries);
+    let mut verdicts = decide(plan, removed, &mut clusters, &equals_another);
+    if plan.keeps_partners {
+        name_partners(removed, &mut clusters, &verdicts, &mut partners);
+        verdicts.partners = partners;
     }
     Ok(verdicts)
+}
+
+/// Removes the documents after the first one of each cluster that stays.
+fn decide(plan: &FoldPlan, removed: &BitSet, clusters: &mut Clusters, equals_another: &BitSet) -> Verdicts {
+    let empty = || BitSet::new(plan.documents);
+    let mut verdicts = Verdicts { exact: empty(), near: empty(), partners: Vec::new() };
+    let mut has_first = empty();
+    for document in (0..plan.documents).filter(|&document| !removed.contains(document)) {
+        let root = clusters.root(document);
+        if !has_first.contains(root) {
+            has_first.insert(root);
+        } else if document >= plan.settled {
+            let kind = if equals_another.contains(document) { &mut verdicts.exact } else { &mut verdicts.near };
+            kind.insert(document);
+        }
+    }
+    verdicts
+}
+
+/// Replaces the first equal documents by the partners of the documents that are no exact duplicates.
+fn name_partners(removed: &BitSet, clusters: &mut Clusters, verdicts: &Verdicts, partners: &mut [u32]) {
+    // The first one that stays is the partner of its root, which comes before it. A root that stays is its own.
+    let mut has_first = BitSet::new(u32::try_from(partners.len()).expect("documents have numbers of 32 bits"));
+    for (document, index) in (0..).zip(0..partners.len()) {
+        let root = clusters.root(document);
+        if !removed.contains(document) && !has_first.contains(root) {
+            has_first.insert(root);
+            partners[root as usize] = document;
+        }
+        if !verdicts.exact.contains(document) {
+            partners[index] = partners[root as usize];
+        }
+    }
 }
 
 /// Visitor of the documents of a column, each with the words of its hash.
@@ -177,16 +208,19 @@ mod tests {
         }
     }
 
-    fn verdicts(memory: &Memory, settled: u32, max_bytes: u64) -> (Vec<u32>, Vec<u32>) {
+    fn verdicts(memory: &Memory, settled: u32, removed: &[u32], max_bytes: u64) -> (Vec<u32>, Vec<u32>) {
         let documents = memory.0.iter().map(|(document, ..)| document + 1).max().unwrap_or(0);
         let mut plan = FoldPlan { documents, settled, bands: 2, max_bytes, keeps_partners: false };
-        let Ok(found) = fold(&plan, &mut memory.clone());
+        let mut earlier = BitSet::new(settled);
+        removed.iter().for_each(|&document| earlier.insert(document));
+        let Ok(found) = fold(&plan, &earlier, &mut memory.clone());
         plan.keeps_partners = true;
-        let Ok(named) = fold(&plan, &mut memory.clone());
+        let Ok(named) = fold(&plan, &earlier, &mut memory.clone());
         assert_eq!((&named.exact, &named.near), (&found.exact, &found.near));
         for document in (0..documents).filter(|&document| found.near.contains(document)) {
             let partner = named.partner(document);
-            assert!(partner < document && !found.exact.contains(partner) && !found.near.contains(partner));
+            let is_removed = [&earlier, &found.exact, &found.near].iter().any(|set| set.contains(partner));
+            assert!(partner < document && !is_removed, "{partner} of {document}");
         }
         let members = |set: &BitSet| (0..documents).filter(|&document| set.contains(document)).collect();
         (members(&found.exact), members(&found.near))
@@ -210,9 +244,21 @@ mod tests {
             row(6, 0, 0, 0),
         ]);
         // 4 equals 0; 5 and 3 are joined with 2 by different bands; documents without words equal nothing.
-        assert_eq!(verdicts(&memory, 0, 1 << 20), (vec![4], vec![3, 5]));
-        assert_eq!(verdicts(&memory, 4, 1 << 20), (vec![4], vec![5]), "settled documents stay");
-        assert_eq!(verdicts(&Memory(Vec::new()), 0, 0), (vec![], vec![]));
+        assert_eq!(verdicts(&memory, 0, &[], 1 << 20), (vec![4], vec![3, 5]));
+        assert_eq!(verdicts(&memory, 4, &[], 1 << 20), (vec![4], vec![5]), "settled documents stay");
+        assert_eq!(verdicts(&Memory(Vec::new()), 0, &[], 0), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_removed_document_connects_others_and_removes_none_alone() {
+        let row = |document, exact: u64, a, b| (document, u128::from(exact), vec![a, b]);
+        // 0 was removed. It connects 1 and 2, which have no band in common. 3 has its words.
+        let memory = Memory(vec![row(0, 10, 1, 2), row(1, 11, 1, 0), row(2, 12, 0, 2), row(3, 10, 0, 0)]);
+        assert_eq!(verdicts(&memory, 1, &[0], 1 << 20), (vec![3], vec![2]), "1 stays");
+        let alone = Memory(vec![row(0, 10, 1, 2), row(1, 10, 1, 2), row(2, 10, 1, 2)]);
+        assert_eq!(verdicts(&alone, 1, &[0], 1 << 20), (vec![2], vec![]), "1 stays in place of 0");
+        assert_eq!(verdicts(&alone, 2, &[0], 1 << 20), (vec![2], vec![]));
+        assert_eq!(verdicts(&alone, 2, &[0, 1], 1 << 20), (vec![], vec![]));
     }
 
     #[test]
@@ -220,7 +266,7 @@ mod tests {
         let row = |document, exact: u64, a| (document, u128::from(exact), vec![a, 0]);
         let rows = [row(0, 10, 1), row(1, 11, 1), row(2, 11, 1), row(3, 12, 2), row(4, 11, 1), row(5, 13, 1)];
         let plan = FoldPlan { documents: 6, settled: 0, bands: 2, max_bytes: 1, keeps_partners: true };
-        let Ok(found) = fold(&plan, &mut Memory(rows.to_vec()));
+        let Ok(found) = fold(&plan, &BitSet::default(), &mut Memory(rows.to_vec()));
         // 1 is near 0. The words of 2 and 4 are those of 1, which is removed itself.
         assert_eq!((0..6).map(|document| found.partner(document)).collect::<Vec<_>>(), [0, 0, 1, 3, 1, 0]);
         assert_eq!((found.exact.count(), found.near.count()), (2, 2));
@@ -246,6 +292,7 @@ mod tests {
         fn verdicts_depend_on_the_signatures_alone(
             rows in proptest::collection::vec((0_u64..6, 0_u64..9, 0_u64..9), 0..40),
             settled in 0_u32..9,
+            removed in proptest::collection::btree_set(0_u32..9, 0..4),
             turn in 0_usize..40,
         ) {
             let row = |(document, &(exact, a, b)): (u32, &(u64, u64, u64))| {
@@ -253,20 +300,21 @@ mod tests {
                 (document, u128::from(wide(exact)) << 64, vec![wide(a), wide(b)])
             };
             let mut memory = Memory((0..).zip(&rows).map(row).collect());
-            let expected = verdicts(&memory, settled, 1 << 20);
-            prop_assert_eq!(&expected, &by_definition(&rows, settled));
+            let removed: Vec<u32> = removed.into_iter().filter(|&document| document < settled).collect();
+            let expected = verdicts(&memory, settled, &removed, 1 << 20);
+            prop_assert_eq!(&expected, &by_definition(&rows, settled, &removed));
             if !rows.is_empty() {
                 memory.0.rotate_left(turn % rows.len());
             }
             memory.0.reverse();
             for max_bytes in [1, 100, 1 << 20] {
-                prop_assert_eq!(&verdicts(&memory, settled, max_bytes), &expected);
+                prop_assert_eq!(&verdicts(&memory, settled, &removed, max_bytes), &expected);
             }
         }
     }
 
     /// Clusters by repeated comparison of all pairs.
-    fn by_definition(rows: &[(u64, u64, u64)], settled: u32) -> (Vec<u32>, Vec<u32>) {
+    fn by_definition(rows: &[(u64, u64, u64)], settled: u32, removed: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let lowest = |equal: &dyn Fn(usize, usize) -> bool| {
             let mut lowest: Vec<usize> = (0..rows.len()).collect();
             for _ in rows {
@@ -278,14 +326,20 @@ mod tests {
                     }
                 }
             }
-            let removed = |&document: &usize| lowest[document] < document && document >= settled as usize;
-            (0..rows.len()).filter(removed).map(|document| u32::try_from(document).expect("few")).collect::<Vec<_>>()
+            lowest
         };
         let same = |a: u64, b: u64| a == b && a != 0;
         let exact = lowest(&|a, b| same(rows[a].0, rows[b].0));
         let all =
             |a: usize, b: usize| same(rows[a].0, rows[b].0) || same(rows[a].1, rows[b].1) || same(rows[a].2, rows[b].2);
-        let near = lowest(&all).into_iter().filter(|document| !exact.contains(document)).collect();
-        (exact, near)
+        let cluster = lowest(&all);
+        let number = |document: usize| u32::try_from(document).expect("few");
+        let is_free = |document: usize| !removed.contains(&number(document));
+        let has_an_earlier_one =
+            |document: usize| (0..document).any(|other| cluster[other] == cluster[document] && is_free(other));
+        let found = (settled as usize..rows.len()).filter(|&document| has_an_earlier_one(document));
+        let (exact, near): (Vec<usize>, Vec<usize>) = found.partition(|&document| exact[document] < document);
+        let numbers = |documents: Vec<usize>| documents.into_iter().map(number).collect();
+        (numbers(exact), numbers(near))
     }
 }

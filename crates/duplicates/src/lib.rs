@@ -7,6 +7,7 @@
 //! Plain computation: no files and no threads. Every result is the same on every processor.
 
 mod bit_set;
+mod case_folding;
 mod clusters;
 mod fold;
 mod fold_memory;
@@ -19,6 +20,7 @@ mod similarity;
 mod word_hash;
 
 pub use bit_set::BitSet;
+pub use case_folding::{fold_case, is_unspaced};
 pub use fold::{Columns, FoldPlan, Verdicts, fold};
 pub use fold_memory::FoldMemory;
 pub use minhash::NearOptions;

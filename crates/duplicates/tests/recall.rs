@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use duplicates::{Columns, FoldPlan, NearOptions, Signer, fold};
+use duplicates::{BitSet, Columns, FoldPlan, NearOptions, Signer, fold};
 
 /// Small deterministic generator (Steele et al. 2014, `SplitMix64`).
 struct Random(u64);
@@ -89,7 +89,7 @@ fn check_recall(options: NearOptions, words: usize, rate: f64, seed: u64) {
     }
     let plan =
         FoldPlan { documents: 2 * PAIRS, settled: 0, bands: options.bands, max_bytes: 1 << 20, keeps_partners: false };
-    let Ok(verdicts) = fold(&plan, &mut Corpus::sign(&texts, options));
+    let Ok(verdicts) = fold(&plan, &BitSet::default(), &mut Corpus::sign(&texts, options));
     let found = (0..PAIRS).filter(|pair| verdicts.near.contains(2 * pair + 1) || verdicts.exact.contains(2 * pair + 1));
     let found = found.count() as f64;
     let unrelated = (0..PAIRS).filter(|pair| verdicts.near.contains(2 * pair)).count();

@@ -3,7 +3,9 @@
 //! A *word* is a run of characters without white space. A *line* ends with a line feed. A *character* is a Unicode scalar
 //! value, as in Python.
 
+use duplicates::fold_case;
 use foldhash::fast::FixedState;
+use unicode_normalization::char::is_combining_mark;
 
 /// Set with a fixed hash function. Nothing iterates over it.
 #[expect(clippy::disallowed_types, reason = "faster than a tree, and nothing iterates over it")]
@@ -36,9 +38,43 @@ pub(crate) fn is_wordlike(word: &str) -> bool {
     word.chars().any(char::is_alphanumeric)
 }
 
+/// Whether a character is part of a word, not punctuation: a letter, a digit or a mark on one.
+pub(crate) fn is_of_word(character: char) -> bool {
+    character.is_alphanumeric() || is_combining_mark(character)
+}
+
 /// Returns the word without punctuation at its ends.
 pub(crate) fn bare(word: &str) -> &str {
-    word.trim_matches(|character: char| !character.is_alphanumeric())
+    word.trim_matches(|character: char| !is_of_word(character))
+}
+
+/// Maximum length of a word, relative to its folded form, in bytes. A mathematical letter has four bytes for one of ASCII.
+const MAX_FOLDING: usize = 4;
+
+/// Stop words, which are found in any case and Unicode form.
+pub(crate) struct StopWords {
+    words: Seen<String>,
+    /// Length of the longest one in bytes.
+    longest: usize,
+}
+
+impl StopWords {
+    pub(crate) fn new(words: &[String]) -> Self {
+        let words: Seen<String> = words.iter().map(|word| fold_case(word)).collect();
+        Self { longest: words.iter().map(String::len).max().unwrap_or(0), words }
+    }
+
+    /// Returns the folded form of a stop word, with punctuation around it or not. Returns `None` for other words.
+    pub(crate) fn find(&self, word: &str) -> Option<&str> {
+        let word = bare(word);
+        if word.len() > self.longest * MAX_FOLDING {
+            return None;
+        }
+        if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return self.words.get(word).map(String::as_str);
+        }
+        self.words.get(&fold_case(word)).map(String::as_str)
+    }
 }
 
 /// Whether a line ends with an ellipsis.
@@ -126,6 +162,17 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(sentences(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn stop_words_are_found_in_any_case_and_form() {
+        let list = ["τους", "über", "fußball", "में", "the"].map(str::to_owned);
+        let words = StopWords::new(&list);
+        let found =
+            ["ΤΟΥΣ,", "U\u{308}BER", "FUSSBALL", "(FUẞBALL)", "में।", "“The”", "𝐭𝐡𝐞"].map(|word| words.find(word));
+        let expected = ["τουσ", "über", "fussball", "fussball", "में", "the", "the"].map(Some);
+        assert_eq!(found, expected);
+        assert_eq!(["", "uber", "then", "—"].map(|word| words.find(word)), [None; 4]);
     }
 
     #[test]

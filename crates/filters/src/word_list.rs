@@ -1,12 +1,18 @@
 //! Word lists: one word or phrase per line.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use duplicates::{fold_case, is_unspaced};
 use schemas::Problem;
+use unicode_normalization::char::is_combining_mark;
+use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
+
+use crate::text::is_of_word;
 
 /// Maximum size of a list. Its automaton needs about 20 times as much.
 const MAX_BYTES: u64 = 16 << 20;
@@ -50,8 +56,21 @@ pub(crate) struct WordList {
 pub(crate) struct MatchOptions {
     /// Whether case matters.
     pub(crate) case_sensitive: bool,
-    /// Whether a match must not be next to a letter or digit.
+    /// Whether a match must be whole words.
     pub(crate) whole_words: bool,
+}
+
+impl MatchOptions {
+    /// Returns a text in the form in which it is compared. The automaton itself ignores the case of ASCII.
+    fn form_of(self, text: &str) -> Cow<'_, str> {
+        if text.is_ascii() || (self.case_sensitive && is_nfc_quick(text.chars()) == IsNormalized::Yes) {
+            Cow::Borrowed(text)
+        } else if self.case_sensitive {
+            Cow::Owned(text.nfc().collect())
+        } else {
+            Cow::Owned(fold_case(text))
+        }
+    }
 }
 
 impl WordList {
@@ -66,8 +85,7 @@ impl WordList {
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let entries = text.lines().map(str::trim).filter(|entry| !entry.is_empty());
-        let entries: Vec<String> =
-            entries.map(|entry| if options.case_sensitive { entry.to_owned() } else { entry.to_lowercase() }).collect();
+        let entries: Vec<Cow<'_, str>> = entries.map(|entry| options.form_of(entry)).collect();
         if let Some(line) = text.lines().position(|line| line.trim().len() > MAX_ENTRY_BYTES) {
             let message = format!("line {} of the list has more than {MAX_ENTRY_BYTES} bytes", line + 1);
             return Err(Problem::new(key, message).hint("write one word or phrase per line"));
@@ -79,7 +97,7 @@ impl WordList {
         builder.match_kind(MatchKind::Standard).ascii_case_insensitive(!options.case_sensitive);
         // A DFA of a long list needs too much memory.
         builder.kind((entries.len() > 1000).then_some(AhoCorasickKind::ContiguousNFA));
-        let automaton = builder.build(&entries).map_err(|error| {
+        let automaton = builder.build(entries.iter().map(|entry| entry.as_bytes())).map_err(|error| {
             Problem::new(key, format!("the list is too large: {error}")).hint("split it over several filters")
         })?;
         Ok(Self { automaton, options })
@@ -87,36 +105,33 @@ impl WordList {
 
     /// Counts the matches in a text, up to `most`.
     pub(crate) fn count(&self, text: &str, most: u64) -> u64 {
-        if self.options.case_sensitive || text.is_ascii() {
-            return self.count_exact(text, most);
-        }
-        self.count_exact(&text.to_lowercase(), most)
-    }
-
-    fn count_exact(&self, text: &str, most: u64) -> u64 {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        self.matches(text).take(most).count() as u64
+        self.matches(&self.options.form_of(text)).take(most).count() as u64
     }
 
-    /// Returns the first match in a text, in the case in which texts are compared.
+    /// Returns the first match in a text, in the form in which texts are compared.
     pub(crate) fn first(&self, text: &str) -> Option<String> {
-        let lowercase = (!self.options.case_sensitive && !text.is_ascii()).then(|| text.to_lowercase());
-        let text = lowercase.as_deref().unwrap_or(text);
-        self.matches(text).next().map(|range| text[range].to_owned())
+        let text = self.options.form_of(text);
+        self.matches(&text).next().map(|range| text[range].to_owned())
     }
 
     /// Returns the matches in a text, in the order of their ends.
     fn matches(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
         let found = self.automaton.find_overlapping_iter(text).map(|found| found.start()..found.end());
-        found.filter(move |range| !self.options.whole_words || is_whole(text, range.start, range.end))
+        found.filter(move |range| !self.options.whole_words || is_whole(text, range.clone()))
     }
 }
 
-/// Whether no letter or digit is next to the range.
-fn is_whole(text: &str, start: usize, end: usize) -> bool {
-    let before = text[..start].chars().next_back();
-    let after = text[end..].chars().next();
-    !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
+/// Whether the range begins and ends where words do. A letter of a script without spaces begins and ends a word.
+fn is_whole(text: &str, range: Range<usize>) -> bool {
+    let letter = |character: &char| !is_combining_mark(*character);
+    let before = text[..range.start].chars().rfind(letter);
+    let after = text[range.end..].chars().next();
+    let first = text[range.clone()].chars().next();
+    let last = text[range].chars().rfind(letter);
+    let is_joined = |pair: (char, char)| is_of_word(pair.1) && !is_unspaced(pair.0) && !is_unspaced(pair.1);
+    let is_cut = after.is_some_and(is_combining_mark);
+    !is_cut && !first.zip(before).is_some_and(is_joined) && !last.zip(after).is_some_and(is_joined)
 }
 
 #[cfg(test)]
@@ -139,6 +154,34 @@ mod tests {
         assert_eq!((words.first("ÄRGER foo").as_deref(), words.first("food")), (Some("ärger"), None));
         assert_eq!(list("foo", true, true).count("FOO foo", 9), 1);
         assert_eq!(list("中文", false, false).count("我学中文。", 9), 1);
+    }
+
+    #[test]
+    fn words_of_scripts_without_spaces_are_found_within_text() {
+        let words = list("中文\nカジノ\nคาสิโน\nspam\nไม\n", false, true);
+        for (text, expected) in [
+            ("我学中文。", 1),
+            ("オンラインカジノで遊ぶ", 1),
+            ("เว็บคาสิโนออนไลน์", 1),
+            ("我收到spam了", 1),
+            ("中文spam", 2),
+            ("ｶｼﾞﾉ", 1),
+            ("spams", 0),
+            // A mark makes it another word.
+            ("ไม่", 0),
+        ] {
+            assert_eq!(words.count(text, 9), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_a_word_is_found() {
+        let words = list("ΣΟΦΟΣ\nstraße\nﬁle\nA\u{308}rger\n", false, true);
+        for text in ["σοφος", "(Σοφοσ)", "STRASSE", "STRAẞE", "File", "ＦＩＬＥ", "ärger"] {
+            assert_eq!(words.count(text, 9), 1, "{text}");
+        }
+        let exact = list("é", true, true);
+        assert_eq!((exact.count("e\u{301}", 9), exact.count("É", 9), exact.count("e", 9)), (1, 0, 0));
     }
 
     #[test]

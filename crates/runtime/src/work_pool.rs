@@ -248,7 +248,7 @@ impl<T, E: From<Error>> Worker<T, E> {
                 let _span = work.items.begin(index);
                 guard_item(&self.name, index, || (work.make)(index, &self.token)).transpose()
             };
-            let Some(value) = value.filter(|_| !self.token.is_cancelled()) else { break };
+            let Some(value) = value else { break };
             let failed = value.is_err();
             let finished = Finished { index, worker: self.number, value };
             if !send_timed(&self.results, &self.account, finished) || failed {
@@ -385,6 +385,29 @@ mod tests {
         drop(open);
         drop(pool);
         assert_eq!(finished.load(Ordering::SeqCst), 2);
+    }
+
+    /// The work of an item that was complete when the reader went is not lost.
+    #[test]
+    fn an_item_that_is_complete_after_a_cancellation_is_finished() {
+        let finished = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&finished);
+        let (started, starts) = bounded::<()>(1);
+        let make = move |index, token: &CancelToken| {
+            started.send(()).expect("a free slot");
+            while !token.is_cancelled() {
+                std::thread::yield_now();
+            }
+            Ok(Some(index))
+        };
+        let finish = move |index| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok(index)
+        };
+        let pool: Pool<u64> = Pool::with_finishers(9, options(1, 1), 1, make, finish);
+        starts.recv().expect("item 0 is in progress");
+        drop(pool);
+        assert_eq!(finished.load(Ordering::SeqCst), 1, "and no other item is begun");
     }
 
     #[test]

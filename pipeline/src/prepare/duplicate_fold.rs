@@ -1,9 +1,10 @@
 //! Comparison of all documents before the parts: signatures of each part, then verdicts of each dataset version.
 //!
 //! Documents are ordered by dataset version, file name and position. The verdicts of a dataset version are made once,
-//! from the parts in effect at that time: documents of earlier versions stay, and new ones are compared with those that
-//! stayed. Forgotten documents take part in the comparison, so their duplicates do not return. Lost verdicts are made
-//! again from the parts that were in effect then: signatures and verdicts of dropped parts are kept for that.
+//! from the parts in effect at that time: documents of earlier versions keep their verdicts, and new ones are compared
+//! with them. Those that were removed connect others, so the cluster of a document stays whole. Forgotten documents take
+//! part in the comparison, so their clusters do not return. Lost verdicts are made again from the parts that were in
+//! effect then: signatures and verdicts of dropped parts are kept for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use super::sign::{SignResult, sign_part};
 use super::signatures::SignatureRecord;
 use super::verdicts::{DuplicateKind, PartVerdicts, RemovedDocument, VerdictDigests, VersionVerdicts, parts_in_effect};
 use crate::corpus::Part;
+use crate::unusable_files::UnusableFiles;
 use crate::{Error, Result};
 
 /// Share of `prepare.max_memory_bytes` for hashes that are sorted at a time. No text is in memory during a fold.
@@ -38,16 +40,20 @@ pub(super) fn sorted_bytes(max_memory_bytes: u64) -> u64 {
     max_memory_bytes / MEMORY_SHARE
 }
 
-/// Makes the missing signatures of these parts. Waits for those that other processes make.
+/// Makes the missing signatures of these parts. Waits for those that other processes make. One error names all files that
+/// cannot be used, after the signatures of all other parts.
 pub(super) fn sign_parts(
     work: &Arc<PrepareJob>,
     mut parts: Vec<Part>,
     stop: &CancelToken,
     voice: &mut EventSink<'_>,
 ) -> Result<()> {
+    let mut unusable = UnusableFiles::default();
     loop {
-        parts = sign_free_parts(work, parts, stop, voice)?;
-        let (PartAccess::Lease(contender), false) = (&work.access, parts.is_empty()) else { return Ok(()) };
+        parts = sign_free_parts(work, parts, &mut unusable, stop, voice)?;
+        let (PartAccess::Lease(contender), false) = (&work.access, parts.is_empty()) else {
+            return unusable.refuse();
+        };
         thread::sleep(contender.terms().heartbeat_interval);
     }
 }
@@ -56,6 +62,7 @@ pub(super) fn sign_parts(
 fn sign_free_parts(
     work: &Arc<PrepareJob>,
     parts: Vec<Part>,
+    unusable: &mut UnusableFiles,
     stop: &CancelToken,
     voice: &mut EventSink<'_>,
 ) -> Result<Vec<Part>> {
@@ -77,6 +84,7 @@ fn sign_free_parts(
         match item {
             Some((_, SignResult::Made)) => made += 1,
             Some((part, SignResult::Leased)) => leased.push(parts[part].clone()),
+            Some((_, SignResult::Unusable(files))) => unusable.append(files),
             Some((_, SignResult::Kept)) | None => {}
         }
         voice.emit(EventKind::PrepareProgress(progress.at(began.elapsed())));
@@ -175,8 +183,8 @@ fn make_verdicts(
     let bands = config.near_options().map_or(0, |near| near.bands);
     let max_bytes = sorted_bytes(work.config.max_memory_bytes);
     let plan = FoldPlan { documents, settled, bands, max_bytes, keeps_partners: work.lists_removed() };
-    let mut columns = StoredColumns { store, parts: &numbered, removed: &removed, exact: config.exact };
-    let verdicts = fold(&plan, &mut columns)?;
+    let mut columns = StoredColumns { store, parts: &numbered, exact: config.exact };
+    let verdicts = fold(&plan, &removed, &mut columns)?;
     let new = &numbered[earlier.len()..];
     refuse_other_verdicts(work, store, dataset_version, new, &verdicts)?;
     let mut digests = BTreeMap::<PartId, String>::new();

@@ -1,6 +1,6 @@
 //! Parts whose documents have the numbers by which a fold compares them, and the columns of their signatures.
 
-use duplicates::{BitSet, Columns};
+use duplicates::Columns;
 use store::Store;
 
 use super::requests::request_all;
@@ -54,8 +54,6 @@ impl NumberedPart {
 pub(super) struct StoredColumns<'a> {
     pub(super) store: &'a Store,
     pub(super) parts: &'a [NumberedPart],
-    /// Removed documents of earlier dataset versions, which are compared with nothing.
-    pub(super) removed: &'a BitSet,
     pub(super) exact: bool,
 }
 
@@ -66,10 +64,7 @@ impl Columns for StoredColumns<'_> {
         for part in self.parts.iter().filter(|_| self.exact) {
             let mut numbers = part.numbers();
             part.record.exact(self.store, |hash| {
-                let document = numbers.next().expect("as many as hashes");
-                if !self.removed.contains(document) {
-                    visit(document, hash);
-                }
+                visit(numbers.next().expect("as many as hashes"), hash);
             })?;
         }
         Ok(())
@@ -79,10 +74,7 @@ impl Columns for StoredColumns<'_> {
         for part in self.parts {
             let mut numbers = part.numbers();
             part.record.band(self.store, band, |hash| {
-                let document = numbers.next().expect("as many as hashes");
-                if !self.removed.contains(document) {
-                    visit(document, hash);
-                }
+                visit(numbers.next().expect("as many as hashes"), hash);
             })?;
         }
         Ok(())

@@ -18,8 +18,10 @@ use super::pending_commit::PendingCommit;
 use super::progress::{Progress, Stage, Stages, Stopwatch};
 use super::segment::{FinishedSegment, Segment};
 use super::signatures::SignatureRecord;
+use super::unusable_part;
 use super::verdicts::PartVerdicts;
 use crate::corpus::{BytesRead, DocumentPlace, Documents, PieceEnd};
+use crate::unusable_files::UnusableFiles;
 use crate::{Error, Result};
 
 /// Result of a part: its records, and values that are not recorded.
@@ -67,6 +69,8 @@ pub(super) enum PartResult {
     Leased,
     /// Segments are missing, and this process makes none.
     Missing,
+    /// It has files that cannot be used.
+    Unusable(UnusableFiles),
 }
 
 /// Processed part. Its last segment is not committed.
@@ -99,6 +103,21 @@ impl ProcessedPart {
 
 /// Gets a part in the way of the job. Returns `None` after a stop.
 pub(super) fn process(
+    work: &PrepareJob,
+    task: &Task,
+    progress: &Progress,
+    stop: &CancelToken,
+) -> Result<Option<ProcessedPart>> {
+    match find_or_make(work, task, progress, stop) {
+        Err(error @ Error::UnusableFile { .. }) => {
+            let files = unusable_part::find_all(work, &task.part, error, stop)?;
+            Ok(Some(ProcessedPart::without_commit(PartResult::Unusable(files))))
+        }
+        processed => processed,
+    }
+}
+
+fn find_or_make(
     work: &PrepareJob,
     task: &Task,
     progress: &Progress,

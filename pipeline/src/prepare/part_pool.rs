@@ -19,6 +19,7 @@ use super::part_list::VersionLists;
 use super::progress::{EventSink, Progress};
 use super::summary::PrepareSummary;
 use super::{duplicate_ids, gc, leases, planned_inputs};
+use crate::unusable_files::UnusableFiles;
 use crate::{Error, Result};
 
 /// Finished parts in the queue before aggregation, per worker. Reports are small, so workers do not wait for the
@@ -61,6 +62,8 @@ pub(super) struct PartPool<'a> {
     left: Vec<usize>,
     /// Parts that are missing, if this process makes none.
     missing: Vec<PartId>,
+    /// Files for which a part was not made.
+    unusable: UnusableFiles,
     stats: Option<PoolStats>,
     began: Instant,
 }
@@ -73,6 +76,7 @@ impl<'a> PartPool<'a> {
             fold: Aggregate::new(&work.corpus, work.config.max_bad_lines, work.tools.tokenizer.facts().tokens.len()),
             left: (0..work.tasks.len()).collect(),
             missing: Vec::new(),
+            unusable: UnusableFiles::default(),
             stats: None,
             began: Instant::now(),
         }
@@ -143,8 +147,14 @@ impl<'a> PartPool<'a> {
             }
             PartResult::Leased => self.left.push(index),
             PartResult::Missing => self.missing.push(self.work.tasks[index].part.id),
+            PartResult::Unusable(files) => self.unusable.append(files),
         }
         Ok(())
+    }
+
+    /// Refuses to continue if files cannot be used. The error names all of them.
+    pub(super) fn refuse_unusable(&mut self) -> Result<()> {
+        take(&mut self.unusable).refuse()
     }
 
     /// Refuses to continue if parts are missing.

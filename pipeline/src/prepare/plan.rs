@@ -344,8 +344,9 @@ pub(super) enum ForgetPlan {
     Now(Box<(PartList, DatasetChange)>),
 }
 
-/// Finds the parts that contain a document, and creates the list that remakes them without it.
-pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str) -> Result<ForgetPlan> {
+/// Finds the parts that contain a document, and creates the list that remakes them without it. With `may_be_absent`, no
+/// part needs to contain it: later parts omit it.
+pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str, may_be_absent: bool) -> Result<ForgetPlan> {
     let digest = Document::digest(id);
     if let Some(&dataset_version) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {
         return Ok(ForgetPlan::Before(dataset_version));
@@ -380,9 +381,11 @@ pub(super) fn plan_forget(planned: &Planned, store: &Store, id: &str) -> Result<
             holders.push(part);
         }
     }
-    if holders.is_empty() {
+    if holders.is_empty() && !may_be_absent {
+        let reason = removed_documents::find_reason(store, id)?;
+        let reason = reason.unwrap_or_else(|| "`documents/` lists the existing ids (column `id`)".to_owned());
         return Err(refused(format!(
-            "no document `{}`; `documents/` lists the existing ids (column `id`)",
+            "no document `{}`; {reason}; to omit the id from all later parts too, add `--absent`",
             id.escape_debug()
         )));
     }

@@ -21,8 +21,8 @@ use std::cell::RefCell;
 use duplicates::NearOptions;
 use filters::RemovalReason;
 use schemas::manifest::{CorpusReport, FileEntry};
-use serde::Serialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use store::{ObjectWriter, Store};
 
 use super::json_lines::{LinesReader, LinesWriter, SUFFIX, is_intact};
@@ -176,7 +176,52 @@ pub(super) fn count(report: &CorpusReport) -> u64 {
     filtered + report.duplicates.exact_documents + report.duplicates.near_documents + report.contaminated.documents
 }
 
+/// Fields of a line that say why a document is not in the folder.
+#[derive(Deserialize)]
+struct ListedRemoval {
+    id: String,
+    partner: Option<ListedPartner>,
+    filter: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ListedPartner {
+    source: String,
+    id: Option<String>,
+}
+
+/// Returns the reason for which a document with that id is not in the folder, if a list has it.
+pub(super) fn find_reason(store: &Store, id: &str) -> Result<Option<String>> {
+    for entry in store.list(FOLDER)? {
+        let mut lines = LinesReader::<ListedRemoval>::open(store, &entry.name)?;
+        while let Some(line) = lines.read()? {
+            if line.id == id {
+                return Ok(Some(line.reason()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+impl ListedRemoval {
+    fn reason(&self) -> String {
+        match (&self.partner, &self.filter) {
+            (Some(ListedPartner { id: Some(id), .. }), _) => {
+                format!("it was removed as a duplicate of `{}`; forget that one", id.escape_debug())
+            }
+            (Some(partner), _) => {
+                format!("it was removed as a duplicate of a document of `{}`", partner.source.escape_debug())
+            }
+            (None, Some(filter)) => format!("the filter `{filter}` removed it"),
+            (None, None) => "it was removed because it shares text with a test set".to_owned(),
+        }
+    }
+}
+
+/// Folder of the lists.
+const FOLDER: &str = "removed";
+
 /// Returns the object name of a segment with that common part of object names.
 fn object_name(stem: &str) -> String {
-    format!("removed/{stem}{SUFFIX}")
+    format!("{FOLDER}/{stem}{SUFFIX}")
 }

@@ -118,7 +118,7 @@ impl SharedPreparation {
     /// Makes the parts of a share. Returns when all of them exist.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if `stop` is cancelled.
+    /// [`Error::UnusableFile`] after all other parts if files cannot be used; [`Error::Stopped`] if `stop` is cancelled.
     pub fn run(
         self,
         share: Share,
@@ -156,6 +156,7 @@ impl SharedPreparation {
             thread::sleep(contender.terms().heartbeat_interval);
             pool.run(stop, &mut voice, None)?;
         }
+        pool.refuse_unusable()?;
         // The folder may have been deleted meanwhile.
         if VersionLists::read(&store)? != lists {
             let message = "the part list changed while this share was made; run the same command again".to_owned();

@@ -8,17 +8,21 @@ use super::leases;
 use super::progress::Progress;
 use super::signatures::{self, SignatureRecord, SignatureWriter};
 use super::text_rules::{RuleCounts, TextPlace};
+use super::unusable_part;
 use crate::corpus::{DocumentPlace, Part};
+use crate::unusable_files::UnusableFiles;
 use crate::{Error, Result};
 
 /// Result of an attempt at the signatures of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum SignResult {
     Made,
     /// They exist and are intact.
     Kept,
     /// Another process has leased them.
     Leased,
+    /// The part has files that cannot be used.
+    Unusable(UnusableFiles),
 }
 
 /// Makes the signatures of a part, unless they exist and are intact. Returns `None` after a stop.
@@ -28,6 +32,15 @@ pub(super) fn sign_part(
     progress: &Progress,
     stop: &CancelToken,
 ) -> Result<Option<SignResult>> {
+    match find_or_sign(work, part, progress, stop) {
+        Err(error @ Error::UnusableFile { .. }) => {
+            Ok(Some(SignResult::Unusable(unusable_part::find_all(work, part, error, stop)?)))
+        }
+        signed => signed,
+    }
+}
+
+fn find_or_sign(work: &PrepareJob, part: &Part, progress: &Progress, stop: &CancelToken) -> Result<Option<SignResult>> {
     let (Some(store), Some(config)) = (work.comparison_store(), &work.config.duplicates) else {
         return Ok(Some(SignResult::Kept));
     };

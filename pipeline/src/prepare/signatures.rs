@@ -68,7 +68,8 @@ pub(super) struct SignatureRecord {
 
 impl Sealed for SignatureRecord {
     const FORMAT: &'static str = "cloze signature record";
-    const VERSION: u32 = 1;
+    /// Version 2: the words have full case folding.
+    const VERSION: u32 = 2;
     const PRETTY: bool = false;
 }
 

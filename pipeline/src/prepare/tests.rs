@@ -88,7 +88,7 @@ impl Home {
     }
 
     fn forget(&self, document: &str) -> Result<(PrepareSummary, Option<DatasetVersion>)> {
-        Preparation::plan(&self.config)?.forget_document(document, &Clock::still(), &mut Fanout::default())
+        Preparation::plan(&self.config)?.forget_document(document, false, &Clock::still(), &mut Fanout::default())
     }
 }
 

@@ -8,9 +8,9 @@
 //!
 //! # Definition
 //! The file has one word or phrase per line, as UTF-8; blank lines are skipped. All occurrences count, also of phrases that
-//! overlap. With `whole_words`, an occurrence must not be next to a letter or digit. Turn it off for scripts without blanks
-//! between words. Without `case_sensitive`, list and text are compared in lowercase. The rule is `blocked`. Counting ends
-//! above `max_matches`, and the first match is reported.
+//! overlap. With `whole_words`, an occurrence must not be next to a letter or digit. A letter of a script without spaces (Han,
+//! kana, Thai, Lao, Myanmar, Khmer) is a boundary itself. List and text are compared in NFC, and without `case_sensitive`
+//! in NFKC with full case folding. The rule is `blocked`. Counting ends above `max_matches`, and the first match is reported.
 //!
 //! The digest of the file is part of the settings of a prepared folder; its name is not.
 //!

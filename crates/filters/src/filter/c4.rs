@@ -15,8 +15,8 @@
 //!
 //! Documents are removed, in this order: `lorem_ipsum` and `curly_bracket`, if a line contains them that was not dropped by
 //! the first three rules; `too_few_sentences`, in the lines that are left; `bad_words`, if the lines that are left contain
-//! an entry of the file as whole words, in any case; `no_lines_left`. A sentence ends with a run of `.`, `!`, `?` or their
-//! equivalents, before white space or the end of the line.
+//! an entry of the file as whole words in any case, as [`blocklist`](super::blocklist) defines them; `no_lines_left`. A
+//! sentence ends with a run of `.`, `!`, `?` or their equivalents, before white space or the end of the line.
 //!
 //! # Reference
 //! Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", section 2.2.

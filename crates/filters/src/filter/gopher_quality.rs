@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reason::{RemovalReason, above, below, fewer, more};
 use super::{Filter, FilterVerdict, TextFilter, order_problem, ratio_problem, share_problem};
-use crate::text::{Seen, bare, characters, ends_with_ellipsis, is_wordlike, lines, share};
+use crate::text::{Seen, StopWords, characters, ends_with_ellipsis, is_wordlike, lines, share};
 
 /// Characters that mark an item of a list.
 const BULLETS: [char; 7] = ['•', '●', '◦', '▪', '‣', '-', '*'];
@@ -90,21 +90,13 @@ impl Filter for GopherQuality {
     }
 
     fn build(&self, _: Option<&[u8]>) -> Result<Box<dyn TextFilter>, Problem> {
-        let stop_words: Seen<String> = self.stop_words.iter().map(|word| word.to_lowercase()).collect();
-        let longest = stop_words_length(&self.stop_words);
-        Ok(Box::new(Rules { settings: self.clone(), stop_words, longest }))
+        Ok(Box::new(Rules { settings: self.clone(), stop_words: StopWords::new(&self.stop_words) }))
     }
-}
-
-/// Returns the length of the longest stop word in bytes.
-fn stop_words_length(words: &[String]) -> usize {
-    words.iter().map(String::len).max().unwrap_or(0)
 }
 
 struct Rules {
     settings: GopherQuality,
-    stop_words: Seen<String>,
-    longest: usize,
+    stop_words: StopWords,
 }
 
 #[derive(Default)]
@@ -172,16 +164,10 @@ impl Rules {
         let mut found = Seen::default();
         let mut words = text.split_whitespace();
         while found.len() < wanted {
-            let Some(word) = words.next().map(bare) else {
+            let Some(word) = words.next() else {
                 return fewer("few_stop_words", found.len() as u64, self.settings.min_stop_words);
             };
-            // Lowercase letters are at most three times as long.
-            if word.len() <= self.longest * 3 {
-                let word = word.to_lowercase();
-                if self.stop_words.contains(&word) {
-                    found.insert(word);
-                }
-            }
+            found.extend(self.stop_words.find(word));
         }
         None
     }

@@ -24,7 +24,7 @@ use super::reason::{RemovalReason, below};
 use super::{Filter, FilterVerdict, TextFilter, share_problem};
 use crate::text::front;
 
-/// Bytes that are compared with the profiles. More change no result in practice.
+/// Bytes that are compared with the profiles. They bound the time of a long text.
 const EXAMINED_BYTES: usize = 10_000;
 
 /// Allowed languages. See the [module](self).

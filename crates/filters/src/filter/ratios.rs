@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reason::{RemovalReason, above, below};
 use super::{Filter, FilterVerdict, TextFilter, order_problem, share_problem};
-use crate::text::{Seen, bare, share};
+use crate::text::{StopWords, is_of_word, is_wordlike, share};
 
 /// Bounds of shares. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,14 +79,13 @@ impl Filter for Ratios {
     }
 
     fn build(&self, _: Option<&[u8]>) -> Result<Box<dyn TextFilter>, Problem> {
-        let stop_words = self.stop_words.iter().map(|word| word.to_lowercase()).collect();
-        Ok(Box::new(Rules { settings: self.clone(), stop_words }))
+        Ok(Box::new(Rules { settings: self.clone(), stop_words: StopWords::new(&self.stop_words) }))
     }
 }
 
 struct Rules {
     settings: Ratios,
-    stop_words: Seen<String>,
+    stop_words: StopWords,
 }
 
 #[derive(Default)]
@@ -114,16 +113,11 @@ impl CharacterCounts {
                 counts.digits += u64::from(character.is_numeric());
                 counts.letters += u64::from(character.is_alphabetic());
                 counts.capitals += u64::from(character.is_uppercase());
-                counts.symbols += u64::from(!character.is_alphanumeric() && !is_mark(character));
+                counts.symbols += u64::from(!is_of_word(character));
             }
         }
         counts
     }
-}
-
-/// Whether the character is a combining mark. Indic scripts use many.
-fn is_mark(character: char) -> bool {
-    unicode_normalization::char::is_combining_mark(character)
 }
 
 impl TextFilter for Rules {
@@ -150,18 +144,9 @@ impl Rules {
     fn stop_word_share(&self, text: &str) -> f64 {
         let mut words = 0;
         let mut found = 0;
-        let mut lowercase = String::new();
-        for word in text.split_whitespace().map(bare).filter(|word| !word.is_empty()) {
+        for word in text.split_whitespace().filter(|word| is_wordlike(word)) {
             words += 1;
-            let has_capital = word.bytes().any(|byte| !byte.is_ascii_lowercase());
-            let is_stop_word = if has_capital {
-                lowercase.clear();
-                lowercase.extend(word.chars().flat_map(char::to_lowercase));
-                self.stop_words.contains(lowercase.as_str())
-            } else {
-                self.stop_words.contains(word)
-            };
-            found += u64::from(is_stop_word);
+            found += u64::from(self.stop_words.find(word).is_some());
         }
         share(found, words)
     }

@@ -274,6 +274,24 @@ fn duplicates_of_a_forgotten_document_do_not_return() {
     assert!(home.run().expect("nothing").nothing_to_do);
 }
 
+/// A document that is removed connects two others, of which the first is forgotten and the second in the same part.
+#[test]
+fn relatives_of_a_forgotten_document_do_not_return() {
+    let mut home = planted();
+    fs::remove_dir_all(home.folder.path().join("in")).expect("there");
+    let [a, b, c, d] = [0, 1, 2, 3].map(|part| line(70, part)[..40].join(" "));
+    let [first, between, last] = [[&*a, &*b], [&*b, &*c], [&*c, &*d]].map(|halves| halves.join(" "));
+    let other = line(71, 0).join(" ");
+    write_all(home.folder.path(), &[("in/0.txt", [&*first, &*last, &*other].join("\n")), ("in/1.txt", between)]);
+    // Every pair that shares a shingle is found.
+    home.config.duplicates = Some(DuplicatesConfig { bands: 100, rows: 1, ..DuplicatesConfig::default() });
+    home.config.part_bytes = Some(900);
+    home.run().expect("prepared");
+    assert_eq!(kept(&home), BTreeSet::from([(0, 0), (0, 2)]));
+    home.forget(&Document::digest(&first)).expect("forgotten");
+    assert_eq!(kept(&home), BTreeSet::from([(0, 2)]), "the last one is in the cluster of the first");
+}
+
 /// Verdicts of an older dataset version follow from the parts of that time, not from those in effect now.
 #[test]
 fn lost_verdicts_of_an_older_version_are_made_again_from_its_parts() {

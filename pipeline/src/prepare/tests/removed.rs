@@ -237,6 +237,43 @@ fn damaged_lists_are_found_and_their_parts_remade() {
     }
 }
 
+/// Forgets a document that may be one that no part has.
+fn forget_absent(home: &Home, id: &str) -> PrepareSummary {
+    let preparation = Preparation::plan(&home.config).expect("a plan");
+    preparation.forget_document(id, true, &Clock::still(), &mut Fanout::default()).expect("forgotten").0
+}
+
+#[test]
+fn the_id_of_a_removed_duplicate_can_be_forgotten_and_the_one_that_stays_is_named() {
+    let home = home();
+    home.run().expect("prepared");
+    let is_copy = |line: &Value| line["partner"]["id"].is_string() && line["partner"]["id"] != line["id"];
+    let line = lines(&home.store()).into_iter().find(is_copy).expect("a near duplicate");
+    let [id, partner] = [&line["id"], &line["partner"]["id"]].map(|id| id.as_str().expect("an id").to_owned());
+    let error = home.forget(&id).expect_err("no part has it").to_string();
+    assert!(error.contains(&format!("duplicate of `{partner}`; forget that one")), "{error}");
+    assert!(error.contains("`--absent`"), "{error}");
+    let summary = forget_absent(&home, &id);
+    let dropped = summary.change.map(|change| change.dropped);
+    assert_eq!((dropped, summary.parts_made), (Some(0), 0));
+    assert!(home.forget(&id).expect("known").1.is_some(), "forgotten already");
+    assert!(home.run().expect("prepared").nothing_to_do);
+}
+
+#[test]
+fn a_document_that_is_forgotten_in_advance_never_arrives() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let before = home.data();
+    let late = "the hat sat on a cat";
+    forget_absent(&home, &Document::digest(late));
+    let unchanged = |name: &&String| home.data().get(*name) == before.get(*name);
+    assert!(before.keys().filter(|name| name.contains("part-")).all(|name| unchanged(&name)));
+    write_all(home.folder.path(), &[("in/late.txt", format!("{late}\nthe cat sat on a hat"))]);
+    let corpus = home.run().expect("prepared").corpus;
+    assert_eq!((corpus.documents, corpus.forgotten), (241, 1));
+}
+
 #[test]
 fn lists_of_dropped_parts_are_removed_and_forgotten_documents_are_not_listed() {
     let mut home = home();

@@ -12,14 +12,14 @@ use crate::corpus::InputFile;
 /// Expiry of leases in tests, which do not wait for one.
 const EXPIRY: Duration = Duration::from_secs(60);
 
-fn plan_in(home: &Home, store: &Store) -> PreparePlan {
+pub(super) fn plan_in(home: &Home, store: &Store) -> PreparePlan {
     Preparation::plan_in(&home.config, store)
         .expect("a plan")
         .write_plan(&Clock::still(), &mut Fanout::default())
         .expect("written")
 }
 
-fn share_in(home: &Home, store: &Store, share: Share) -> Result<ShareSummary> {
+pub(super) fn share_in(home: &Home, store: &Store, share: Share) -> Result<ShareSummary> {
     let (_stopper, stop) = cancel_pair();
     let shared = SharedPreparation::open_in(&home.config, store)?;
     shared.run(share, PrepareOptions::default(), &stop, &Clock::still(), &mut Fanout::default(), None)
@@ -30,7 +30,7 @@ fn finalize_in(home: &Home, store: &Store) -> Result<PrepareSummary> {
     SharedPreparation::open_in(&home.config, store)?.finalize(&stop, &Clock::still(), &mut Fanout::default())
 }
 
-fn index(index: u64, count: u64) -> Share {
+pub(super) fn index(index: u64, count: u64) -> Share {
     Share::Index { index, count: NonZeroU64::new(count).expect("above 0") }
 }
 

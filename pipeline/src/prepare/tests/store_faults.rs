@@ -27,7 +27,7 @@ fn prepare_in(home: &Home, store: &Store) -> Result<PrepareSummary> {
 
 fn forget_in(home: &Home, store: &Store, id: &str) -> Result<PrepareSummary> {
     Preparation::plan_in(&home.config, store)?
-        .forget_document(id, &Clock::still(), &mut Fanout::default())
+        .forget_document(id, false, &Clock::still(), &mut Fanout::default())
         .map(|(summary, _)| summary)
 }
 

@@ -1,8 +1,8 @@
 //! Invalid files, and their text once the encoding is known.
 
-use super::dataset_versions::many;
-use super::dataset_versions::text;
+use super::dataset_versions::{many, text};
 use super::events::Log;
+use super::shared::{index, plan_in, share_in};
 use super::*;
 
 fn utf16(text: &str) -> Vec<u8> {
@@ -139,4 +139,100 @@ fn a_compressed_file_without_the_extension_is_named_as_such() {
         let error = home.run().expect_err("its name is wrong").to_string();
         assert!(error.contains(words), "{error}");
     }
+}
+
+/// Forty files, of which the first ones are valid gzip files and those of these numbers are truncated.
+fn with_truncated(numbers: &[usize]) -> Home {
+    let mut home = many();
+    home.config.part_bytes = Some(400);
+    for number in 0..40 {
+        fs::remove_file(home.folder.path().join(format!("in/{number:02}.txt"))).expect("there");
+        let name = format!("in/{number:02}.txt.gz");
+        write_all(home.folder.path(), &[(name.as_str(), text(number, 6))]);
+        if numbers.contains(&number) {
+            truncate(&home, number);
+        }
+    }
+    home
+}
+
+fn truncate(home: &Home, number: usize) {
+    let folder = Store::existing(&home.folder.path().join("in")).expect("there");
+    let name = format!("{number:02}.txt.gz");
+    let bytes = folder.get(&name).expect("there");
+    folder.put(&name, &bytes[..bytes.len() - 9]).expect("written");
+}
+
+/// Asserts that the error names these files and no other.
+fn check_named(error: &Error, numbers: &[usize]) {
+    assert!(matches!(error, Error::UnusableFile { .. }), "code 42: {error}");
+    let error = error.to_string();
+    for number in 0..40 {
+        assert_eq!(error.contains(&format!("/{number:02}.txt.gz: truncated")), numbers.contains(&number), "{error}");
+    }
+}
+
+/// Three of the files are in one part, if the parts have four files each.
+const TRUNCATED: [usize; 5] = [4, 5, 6, 21, 33];
+
+#[test]
+fn one_run_names_all_truncated_files_and_makes_all_other_parts() {
+    for duplicates in [None, Some(DuplicatesConfig::default())] {
+        let mut home = with_truncated(&TRUNCATED);
+        home.config.duplicates = duplicates;
+        check_named(&home.run().expect_err("five truncated files"), &TRUNCATED);
+        let lists = VersionLists::read(&home.store()).expect("readable");
+        let is_broken = |name: &str| TRUNCATED.iter().any(|number| name == format!("{number:02}.txt.gz"));
+        let parts = lists.in_effect();
+        let whole = parts.values().filter(|(_, part)| !part.pieces.iter().any(|piece| is_broken(&piece.name)));
+        let whole = whole.count();
+        assert!((1..parts.len()).contains(&whole), "{whole} of {} parts", parts.len());
+        // The signatures of all documents are needed before the first part.
+        let made = if home.config.duplicates.is_some() { "signatures" } else { "parts" };
+        let records = home.data().keys().filter(|name| name.starts_with(made) && name.ends_with(".json")).count();
+        assert_eq!(records, whole, "{made}");
+        for number in TRUNCATED {
+            let name = format!("in/{number:02}.txt.gz");
+            write_all(home.folder.path(), &[(name.as_str(), text(number, 6))]);
+        }
+        let summary = home.run().expect("mended");
+        let duplicates = summary.corpus.duplicates;
+        assert_eq!(summary.corpus.documents + duplicates.exact_documents + duplicates.near_documents, 240);
+        if home.config.duplicates.is_none() {
+            assert_eq!(summary.parts_skipped, whole as u64, "finished parts are kept");
+        }
+    }
+}
+
+#[test]
+fn every_share_makes_its_other_parts_and_names_its_truncated_files() {
+    let home = with_truncated(&TRUNCATED);
+    let run = |store: &Store, share| share_in(&home, store, share);
+    let records = |store: &Store| store.list("parts").expect("listed").len();
+    let leased = Store::in_memory(store::FaultConfig::none());
+    plan_in(&home, &leased);
+    let expiry = Duration::from_secs(60);
+    let both = std::thread::scope(|scope| {
+        let share = || run(&leased, Share::Leases { expiry });
+        let processes = [(); 2].map(|()| scope.spawn(share));
+        processes.map(|process| process.join().expect("no panic"))
+    });
+    both.iter().for_each(|result| check_named(result.as_ref().expect_err("truncated files"), &TRUNCATED));
+    let indexed = Store::in_memory(store::FaultConfig::none());
+    plan_in(&home, &indexed);
+    let errors = (0..3).filter_map(|share| run(&indexed, index(share, 3)).err());
+    let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
+    let named = |number: &usize| errors.iter().any(|error| error.contains(&format!("/{number:02}.txt.gz: truncated")));
+    assert!(TRUNCATED.iter().all(named), "{errors:?}");
+    assert_eq!(records(&indexed), records(&leased));
+    assert!(records(&indexed) > 0);
+}
+
+/// A reader that follows the parts in order would wait for the part.
+#[test]
+fn a_streamed_preparation_ends_at_its_first_unusable_file() {
+    let home = with_truncated(&TRUNCATED);
+    let options = PrepareOptions { in_order: true, ..PrepareOptions::default() };
+    let error = run(&home.config, options, &Clock::still(), &mut Fanout::default()).expect_err("truncated").to_string();
+    assert_eq!(error.matches("truncated").count(), 1, "{error}");
 }

@@ -240,7 +240,7 @@ pub fn absent(run: &Store, wanted: Step, steps: &[Step]) -> String {
     let hint = if existing.is_empty() {
         "the run has none yet".to_owned()
     } else {
-        format!("there are {}", existing.join(", "))
+        format!("the run has those after {}", existing.join(", "))
     };
     format!("{}: no checkpoint after step {wanted}; {hint}", run.place(""))
 }

@@ -98,7 +98,10 @@ fn the_newest_checkpoints_are_retained() {
     let picked = pick(&run, Some(Step(3))).expect("there").1;
     assert_eq!(picked.state.step, Step(3));
     let error = pick(&run, Some(Step(2))).expect_err("gone");
-    assert!(error.is_usage() && error.to_string().ends_with("no checkpoint after step 2; there are 3, 4"), "{error}");
+    assert!(
+        error.is_usage() && error.to_string().ends_with("no checkpoint after step 2; the run has those after 3, 4"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -407,7 +410,7 @@ fn milestones_best_pinned_and_newest_checkpoints_are_retained() {
     remove(&run, Step(4)).expect("it may be removed");
     assert_eq!(steps_of(&run), [2, 8, 9]);
     let error = pin(&run, Step(4)).expect_err("gone").to_string();
-    assert!(error.ends_with("no checkpoint after step 4; there are 2, 8, 9"), "{error}");
+    assert!(error.ends_with("no checkpoint after step 4; the run has those after 2, 8, 9"), "{error}");
 }
 
 /// After a kill at any change, the checkpoint is complete or absent. The rules hold again after the next checkpoint.

@@ -62,7 +62,7 @@ fn a_rollback_restores_the_older_state_and_archives_the_rest() {
     let error = back(&run, Step(2), (None, 8), |_| Ok(())).expect_err("it is the newest");
     assert!(error.is_usage() && error.to_string().contains("nothing to roll back"), "{error}");
     let error = back(&run, Step(4), (None, 8), |_| Ok(())).expect_err("gone").to_string();
-    assert!(error.contains("no checkpoint after step 4; there are 2"), "{error}");
+    assert!(error.contains("no checkpoint after step 4; the run has those after 2"), "{error}");
 }
 
 #[test]
