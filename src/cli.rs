@@ -151,15 +151,16 @@ pub enum Verb {
         /// Time some steps on this machine, and remember the time for later plans of the same shape.
         #[arg(long)]
         measure: bool,
-        /// Power of the machine in watts, for the energy of the run.
+        /// Power in watts of all machines of the run together, for its energy.
         #[arg(long, value_name = "W", value_parser = number::watts)]
         watts: Option<f64>,
-        /// Ranks that share each step: print their communication, efficiency, memory and failures. Default: the ranks of
-        /// the launcher, if it starts several.
+        /// Price of an hour of a device, for the price of the run.
+        #[arg(long, value_name = "PRICE", value_parser = number::positive)]
+        price: Option<f64>,
+        /// Ranks that share each step: plan the run on all of them. Default: those of the launcher, if there are several.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WORLD_SIZE)))]
         ranks: Option<u32>,
-        /// Bandwidth of the network of a rank in GB/s. Default: 46 for H100 and H200, 23 for A100, and that of one host
-        /// for CPUs.
+        /// GB/s of the network of a rank. Default: 46 for H100 and H200, 23 for A100, and that of one host for CPUs.
         #[arg(long, value_name = "GB/s", value_parser = number::gigabytes)]
         bandwidth: Option<f64>,
         /// Print one JSON object.

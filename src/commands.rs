@@ -40,8 +40,8 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
         Verb::Prepare(args) => prepare::dispatch(args)?,
-        Verb::Plan { config, on, measure: _, watts, ranks, bandwidth, json } => {
-            let target = TargetMachine { gpu: on, watts, ranks, network_bandwidth: bandwidth };
+        Verb::Plan { config, on, measure: _, watts, price, ranks, bandwidth, json } => {
+            let target = TargetMachine { gpu: on, watts, price, ranks, network_bandwidth: bandwidth };
             plan::run(&config, plan::PlanOptions { target, json })?;
         }
         Verb::Verify { folder, repair, config, json } => verify::run(&folder, repair, &config, json)?,

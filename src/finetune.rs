@@ -26,8 +26,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pipeline::labelled;
 use store::Store;
+use tasks::metric::{EntityScheme, TaskMetric};
 use tasks::task::{ExampleSet, SetPurpose};
-use tasks::{AnyTask, Example};
+use tasks::{AnyTask, Example, Gold, TaskOutput};
 use telemetry::quantities::count;
 use telemetry::terminal::{line, note};
 
@@ -53,7 +54,7 @@ use self::rows::RowOptions;
 use self::start::{StartHead, StartModel};
 pub use self::step::chosen_step;
 use self::step::kept_step;
-pub use self::validation::ValidationPredictions;
+pub use self::validation::{ValidatedTask, ValidationPredictions};
 use crate::config::corpus::output_folder_problem;
 use crate::exit::Usage;
 
@@ -111,6 +112,7 @@ pub fn prepare(request: &Request<'_>) -> anyhow::Result<Prepared> {
         rows
     } else {
         // Invalid files are refused before anything is written.
+        check_evaluated(&sets, data, task)?;
         let splits = Splits::read(task, data, drawn)?;
         let encoder = record.prompt_encoder(&start.tokenizer, &splits.train)?;
         let store = Store::folder(&folder).map_err(|error| Usage(format!("--out {}: {error}", out.display())))?;
@@ -188,11 +190,10 @@ pub(crate) fn check(task: &AnyTask, data: &Path, from: &[PathBuf]) -> anyhow::Re
     let sets = existing_sets(task, data)?;
     let step = |from: &PathBuf| Ok(StartModel::open(from, None)?.step);
     let steps = from.iter().map(step).collect::<anyhow::Result<_>>()?;
-    let of = |purpose| sets.iter().find(|set| set.purpose == purpose).context("a task has this set");
-    let mut valid = 0_u64;
-    each_example(of(SetPurpose::Dev)?, data, task, |_| valid += 1)?;
+    check_evaluated(&sets, data, task)?;
+    let set = sets.iter().find(|set| set.purpose == SetPurpose::Train).context("a task has a training set")?;
     let mut train = 0_u64;
-    each_example(of(SetPurpose::Train)?, data, task, |_| train += 1)?;
+    each_example(set, data, task, |_| train += 1)?;
     Ok(CheckedInputs { examples: train, files: TaskFile::all(data, &sets)?, steps })
 }
 
@@ -210,14 +211,43 @@ fn check_task(task: &AnyTask) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reads every file that is evaluated after the training, so that an invalid one is refused before it.
+fn check_evaluated(sets: &[ExampleSet], data: &Path, task: &AnyTask) -> anyhow::Result<()> {
+    for set in sets.iter().filter(|set| set.purpose != SetPurpose::Train) {
+        each_example(set, data, task, drop).map_err(|error| {
+            let has_key = set.purpose == SetPurpose::Test && set.has_labels() && is_configured(task);
+            let hint = "if the labels of the test set are hidden, set `files.test_has_labels = false`";
+            if has_key { Usage(format!("{error}\n{hint}")).into() } else { error }
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns whether keys of a task name its files. Those of other tasks may have no test file.
+fn is_configured(task: &AnyTask) -> bool {
+    task.folder().is_empty()
+}
+
+/// Refuses a test file that a key names and that does not exist.
+fn check_test_exists(task: &AnyTask, folder: &Path) -> anyhow::Result<()> {
+    let sets = task.sets().into_iter().filter(|set| set.purpose == SetPurpose::Test && is_configured(task));
+    match sets.map(|set| folder.join(set.file)).find(|file| !file.is_file()) {
+        Some(file) => {
+            Err(Usage(format!("{}: no such file; correct `files.test`, or remove it", file.display())).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns the dev and test sets of a task whose files exist.
 ///
 /// # Errors
-/// If none exists.
+/// If none exists, or if a key names a test file that does not.
 pub fn evaluation_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet>> {
     if let Some(problem) = task.problems().first() {
         return Err(Usage(format!("--task {}: {problem}", task.kind())).into());
     }
+    check_test_exists(task, folder)?;
     let (train, mut sets): (Vec<_>, Vec<_>) = task.sets().into_iter().partition(|set| set.purpose == SetPurpose::Train);
     drop(train);
     let names: Vec<String> = sets.iter().map(|set| set.file.clone()).collect();
@@ -229,8 +259,9 @@ pub fn evaluation_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<Exam
     Ok(sets)
 }
 
-/// Returns the sets of a task whose files exist. Training and dev sets must.
+/// Returns the sets of a task whose files exist. Training and dev sets must, and the test set that a key names.
 fn existing_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet>> {
+    check_test_exists(task, folder)?;
     let sets = task.sets();
     let missing = sets.iter().find(|set| set.purpose != SetPurpose::Test && !folder.join(&set.file).is_file());
     if let Some(set) = missing {
@@ -239,6 +270,19 @@ fn existing_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet
         return Err(Usage(message).into());
     }
     Ok(sets.into_iter().filter(|set| folder.join(&set.file).is_file()).collect())
+}
+
+/// Returns the scheme of the entities of a task that is measured by entities.
+fn entity_scheme(task: &AnyTask, train: &[Example]) -> Option<EntityScheme> {
+    let output = task.output();
+    let is_of_entities = matches!(output, TaskOutput::WordLabels { .. }) && task.metrics()[0] != TaskMetric::Accuracy;
+    let scheme =
+        EntityScheme::from_labels(output.labels().iter().map(String::as_str)).ok().filter(|_| is_of_entities)?;
+    let sentences = train.iter().filter_map(|example| match &example.gold {
+        Gold::WordLabels(labels) => Some(labels.iter().map(|&label| &*output.labels()[label as usize]).collect()),
+        _ => None,
+    });
+    Some(scheme.of_sentences(sentences))
 }
 
 /// Examples that a run trains and validates on.
@@ -256,6 +300,9 @@ impl Splits {
             examples(set, data, task)
         };
         let mut train = of(SetPurpose::Train)?;
+        if let Some(scheme) = entity_scheme(task, &train) {
+            line(format_args!("entities are read and scored as {scheme}"));
+        }
         if let Some(few_shot) = drawn.few_shot {
             let all = count(train.len() as u64);
             let FewShotSplit { train, dev: valid } = few_shot.split(train, &task.output())?;

@@ -12,6 +12,7 @@ pub(crate) mod identity;
 mod mixture;
 pub(crate) mod preparing;
 mod ranks;
+mod run_cost;
 mod run_progress;
 pub mod run_time;
 pub mod step_time;

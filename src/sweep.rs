@@ -5,6 +5,7 @@
 //! finished, [`summary`] computes statistics over seeds, and [`tables`], [`files`] and [`page`] show them.
 
 pub(crate) mod average;
+mod devices;
 pub(crate) mod files;
 pub(crate) mod grid;
 pub(crate) mod page;

@@ -149,7 +149,7 @@ fn words_are_labelled() {
     let sentence = |number: usize| {
         let who = ["Anna B-PER", "Peter B-PER", "bread O", "soup O"][number % 4];
         let what = ["bread O", "milk O", "Mary B-PER\nAnna I-PER"][number / 4 % 3];
-        format!("then O\n{who}\nand O\n{what}\nwent O\n\n")
+        format!("then O\n{who}\nand O\n{what}\nwent O\nand O\nate O\nbread O\n\n")
     };
     let file = |numbers: std::ops::Range<usize>| numbers.map(sentence).collect::<String>();
     home.write("ner/train.txt", &file(0..240));
@@ -159,8 +159,24 @@ fn words_are_labelled() {
     let more = ["--epochs", "6", "--lr", "2e-3", "--batch-size", "16", "--set", "train.threads=1"];
     let outcome = home.run(&[&args[..], &more].concat());
     assert!(outcome.code == Some(0) && outcome.stdout.contains("dev: 36 examples: entity_f1 1.0000"), "{outcome}");
+    assert!(outcome.stdout.contains("entities are read and scored as BIO (IOB2)"), "{outcome}");
+    // Most sentences have several rows. The validation of a step has the metrics that its evaluation has.
+    let first = home.log("out/run").into_iter().find(|event| event["kind"] == "validation").expect("a validation");
+    let step = first["step"].to_string();
+    let keep = ["--out", "first", "--set", "checkpoints.keep=9", "--set"];
+    let every = format!("checkpoints.every_steps={step}");
+    let kept = home.run(&[&args[..6], &["--max-seq-len", "8"], &more, &keep, &[&every]].concat());
+    assert_eq!(kept.code, Some(0), "{kept}");
+    let evaluated = home.run_ok(&["evaluate", "first/run", "--step", &step, "--json"]);
+    let evaluated: Value = serde_json::from_str(&evaluated.stdout).expect("JSON");
+    for metric in evaluated["sets"][0]["metrics"].as_array().expect("metrics") {
+        let name = format!("task.{}", metric["metric"].as_str().expect("a name"));
+        let [value, validated] = [&metric["value"], &first["metrics"][&name]].map(Value::as_f64);
+        let difference = value.expect("a number") - validated.expect("a number");
+        assert!(difference.abs() < 1e-6, "{name}: {evaluated} {first}");
+    }
     let predicted = std::fs::read_to_string(home.join("out/run/predictions/dev.txt")).expect("written");
-    assert!(predicted.starts_with("then\tO\nAnna\tB-PER\nand\tO\nbread\tO\nwent\tO\n\n"), "{predicted}");
+    assert!(predicted.starts_with("then\tO\nAnna\tB-PER\nand\tO\nbread\tO\nwent\tO\nand\tO\n"), "{predicted}");
 }
 
 #[test]
@@ -183,6 +199,25 @@ fn unusable_tasks_files_and_models_are_refused() {
     refused(&["--task", "task.toml", "--from", "run"], &["needs a dev set"]);
     home.write("task.toml", "kind = \"custom_classification\"\nlabels = [\"a\\nseed = 2\", \"b\"]\n");
     refused(&["--task", "task.toml", "--from", "run"], &["control character", "a\\nseed = 2"]);
+    home.write("task.toml", "kind = \"custom_token_classification\"\nlabels = [\"O\", \"B-A\", \"M-A\", \"E-A\"]\n");
+    refused(
+        &["--task", "task.toml", "--from", "run"],
+        &["`labels`: the prefixes `B-`, `E-`, `M-`", "metric = \"accuracy\""],
+    );
+    // The labels of a public test set are hidden, and a file that is named must exist.
+    home.write("CoLA/labels.tsv", "text\tlabel\nAnna ate\t0\nPeter ate\t1\n");
+    home.write("CoLA/hidden.tsv", "text\tlabel\nAnna ate\t-1\n");
+    let task = |more: &str| {
+        let columns = "kind = \"custom_classification\"\ntext = \"text\"\nlabel = \"label\"\nlabels = [\"0\", \"1\"]\n";
+        home.write("task.toml", &format!("{columns}[files]\ntrain = \"labels.tsv\"\ndev = \"labels.tsv\"\n{more}"));
+    };
+    task("test = \"hidden.tsv\"\n");
+    let of_file = ["--task", "task.toml", "--from", "run"];
+    refused(&of_file, &["hidden.tsv:2", "unknown label `-1`", "set `files.test_has_labels = false`"]);
+    task("test = \"absent.tsv\"\n");
+    refused(&of_file, &["absent.tsv: no such file; correct `files.test`"]);
+    task("test = \"hidden.tsv\"\ntest_has_labels = false\n");
+    home.run_ok(&[&["finetune", "CoLA", "--out", "hidden", "--epochs", "1"], &of_file[..]].concat());
     let task = ["finetune", "CoLA", "--task", "cola", "--from", "run"];
     let refused = |args: &[&str], words: &[&str]| home.run(&[&task[..], args].concat()).assert_fails(2, words);
     refused(&["--out", "out", "--seed", "18446744073709551615"], &["--seed"]);

@@ -53,6 +53,64 @@ fn a_plan_computes_what_ranks_share() {
     }
 }
 
+/// The figures of a plan are those of the machines that it plans for: all ranks, not one of them.
+#[test]
+fn time_energy_and_price_are_those_of_all_ranks() {
+    let home = Home::prepared(60);
+    let power = ["--watts", "1400", "--price", "2.5"];
+    let shape = ["--set", "encoder.hidden=768", "--set", "encoder.heads=12", "--set", "encoder.feed_forward=3072"];
+    let steps = ["--set", "train.steps=100000", "--set", "validation.every_steps=0"];
+    // A checkpoint takes longer than a step of this small model.
+    let shape = [&shape[..], &steps, &["--set", "checkpoints.every_steps=100000"]].concat();
+    let of = |ranks: &[&str]| plan(&home.run_ok(&[&PLAN[..], &shape, &power, ranks].concat()));
+    let [single, two] = [of(&[]), of(&["--ranks", "2"])];
+    let ranks = &two["ranks"];
+    let time = |plan: &Value, key: &str| number(&plan["time"], key);
+    let kept = 1.0 - number(&ranks["shares"], "failures");
+    let expected = 100_000.0 * number(ranks, "step_seconds") / kept;
+    assert!((time(&two, "seconds") / expected - 1.0).abs() < 1e-9, "{two:#}");
+    assert!(time(&two, "seconds") < 0.9 * time(&single, "seconds"), "{two:#}");
+    let hours = time(&two, "seconds") / 3600.0;
+    for (key, expected) in [("device_hours", 2.0 * hours), ("price", 5.0 * hours), ("energy_kwh", 1.4 * hours)] {
+        assert!((time(&two, key) / expected - 1.0).abs() < 1e-9, "{key}: {two:#}");
+    }
+    assert!(time(&two, "shard_bytes") > 0.0 && time(&two, "host_bytes_per_rank") > 0.0, "{two:#}");
+
+    let args = [&["plan", "--on", "h100"][..], &shape, &power, &["--ranks", "2"]].concat();
+    let text = home.run_ok(&args).stdout;
+    for expected in [
+        " on 2 H100, with an efficiency of ",
+        " GPU-hours, ",
+        " at 2.5 for each",
+        " kWh at 1400 W for all 2 ranks",
+        " of shards",
+        "host       each rank needs at most ",
+        // The objective `tc` compares hidden states closely.
+        "warning    `train.precision` is `f32`",
+        "`train.precision = \"bf16\"` is about ",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let text = home.run_ok(&[&args[..], &["--set", "train.precision=bf16"]].concat()).stdout;
+    assert!(!text.contains("tensor cores"), "{text}");
+}
+
+/// A run that two ranks have trained, for one rank and elsewhere.
+#[test]
+fn the_speed_of_a_log_is_that_of_its_ranks() {
+    let home = Home::prepared(60);
+    let set = ["--set", "run.folder=run", "--set", "train.steps=4", "--set", "report.every_steps=1"];
+    home.run_ok(&[&["train"], &set[..], &["--set", "checkpoints.every_steps=2"]].concat());
+    let longer = ["extend", "run", "--steps", "90"];
+    home.run_ok(&longer);
+    let text =
+        |more: &[&str]| home.run_ok(&[&["plan"], &set[..], &["--set", "checkpoints.every_steps=2"], more].concat());
+    assert!(text(&[]).stdout.contains("for the steps that are left, at "), "{}", text(&[]));
+    assert!(text(&["--ranks", "2"]).stdout.contains("time       unknown on this machine"), "one rank wrote the log");
+    let elsewhere = text(&["--on", "h100"]).stdout;
+    assert!(elsewhere.contains("for all steps of the run on one H100, "), "{elsewhere}");
+}
+
 #[test]
 fn an_unknown_step_time_leaves_communication_and_memory() {
     let home = Home::prepared(60);
@@ -84,7 +142,8 @@ fn ranks_that_cannot_share_a_step_are_not_planned() {
         2,
         &["a step of 16 rows has 2 micro-batches of 8 rows, which 3 ranks cannot share", "to a multiple of 3"],
     );
-    home.run(&["plan", "--ranks", "4"]).assert_fails(2, &["which 4 ranks cannot share; set it to a divisor of 4"]);
+    home.run(&["plan", "--ranks", "4"])
+        .assert_fails(2, &["which 4 ranks cannot share; set it to 4 or another divisor of 4"]);
     for (option, wrong) in [("--ranks", "0"), ("--ranks", "65537"), ("--bandwidth", "0"), ("--bandwidth", "fast")] {
         home.run(&["plan", option, wrong]).assert_fails(2, &[option]);
     }

@@ -81,6 +81,19 @@ impl RowLogits {
 }
 
 impl Predictions {
+    /// Returns whether several examples, or several words, all have the same prediction.
+    pub(super) fn is_constant(&self, output: &TaskOutput) -> bool {
+        match self {
+            Self::Classes(_) => self.constant_class().is_some(),
+            Self::Scores(scores) => are_equal(scores.iter().map(|score| score.to_bits())),
+            Self::Answers(answers) => {
+                let threshold = no_answer_threshold(output);
+                are_equal(answers.iter().map(|answer| answer.submitted(threshold)))
+            }
+            Self::Words(words) => are_equal(words.iter().flatten()),
+        }
+    }
+
     /// Returns the class that every one of several examples has; `None` if there are two, or no classes.
     #[must_use]
     pub fn constant_class(&self) -> Option<u32> {
@@ -116,6 +129,12 @@ impl Predictions {
             }
         }
     }
+}
+
+fn are_equal<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    let first = values.next();
+    let mut others = values.peekable();
+    others.peek().is_some() && others.all(|value| Some(value) == first)
 }
 
 /// Returns the largest logit's place, the first of equal ones.
@@ -183,4 +202,30 @@ fn word_labels(example: &Example, predicted: &PredictedRows, labels: usize, outs
         }
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predictions_are_constant_if_several_are_all_the_same() {
+        let output = TaskOutput::Spans { allows_none: true };
+        let answer = |text: &str, no_answer| SpanAnswer { text: text.to_owned(), no_answer };
+        for (predictions, expected) in [
+            (Predictions::Classes(vec![1, 1, 1]), true),
+            (Predictions::Classes(vec![1, 0]), false),
+            (Predictions::Classes(vec![1]), false),
+            (Predictions::Scores(vec![0.5, 0.5]), true),
+            (Predictions::Scores(vec![0.5, 0.25]), false),
+            // Both submit no answer.
+            (Predictions::Answers(vec![answer("a", 1.0), answer("b", 2.0)]), true),
+            (Predictions::Answers(vec![answer("a", -1.0), answer("b", -1.0)]), false),
+            (Predictions::Words(vec![vec![0, 0], vec![0]]), true),
+            (Predictions::Words(vec![vec![0, 1]]), false),
+            (Predictions::Words(Vec::new()), false),
+        ] {
+            assert_eq!(predictions.is_constant(&output), expected, "{predictions:?}");
+        }
+    }
 }

@@ -296,10 +296,13 @@ const TACL_SQUAD: Preset = Preset {
     ..BERT
 };
 
-/// Returns ELECTRA's groups of tasks.
-const fn electra_groups(lr: &'static [f64]) -> [TaskGroup; 2] {
+/// Tasks with answers to questions about passages.
+const ANSWERS: &[&str] = &["squad", "squad_v2", "custom_span_extraction"];
+
+/// Returns ELECTRA's groups of tasks, with the epochs of its code.
+const fn electra_groups(lr: &'static [f64]) -> [TaskGroup; 3] {
     let others = TaskGroup {
-        label: "tasks other than RTE and STS-B",
+        label: "other tasks",
         tasks: &[],
         min_examples: 0,
         lr,
@@ -307,9 +310,10 @@ const fn electra_groups(lr: &'static [f64]) -> [TaskGroup; 2] {
         epochs: &[3],
         warmup: TENTH,
     };
-    let long =
-        TaskGroup { label: "RTE, STS-B", tasks: &["rte", "stsb"], min_examples: u64::MAX, epochs: &[10], ..others };
-    [long, others]
+    let named = TaskGroup { min_examples: u64::MAX, ..others };
+    let long = TaskGroup { label: "RTE, STS-B", tasks: &["rte", "stsb"], epochs: &[10], ..named };
+    let answers = TaskGroup { label: "answers", tasks: ANSWERS, epochs: &[2], ..named };
+    [long, answers, others]
 }
 
 /// ELECTRA, small and base, and its code: Adam without bias correction.

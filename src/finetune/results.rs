@@ -24,6 +24,9 @@ pub struct SetResult {
     pub examples: u64,
     /// Metrics; empty for a set without labels.
     pub metrics: Vec<MetricScore>,
+    /// Whether a model has the same prediction for all examples.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_constant: bool,
 }
 
 impl SetResult {
@@ -32,13 +35,16 @@ impl SetResult {
     pub fn new(task: &AnyTask, set: &str, examples: &[Example], predictions: &Predictions) -> Self {
         let golds: Vec<&Gold> = examples.iter().map(|example| &example.gold).collect();
         let metrics = metrics(task, &golds, predictions);
-        Self { set: set.to_owned(), examples: examples.len() as u64, metrics }
+        let is_constant = task.constant_prediction().is_none() && predictions.is_constant(&task.output());
+        Self { set: set.to_owned(), examples: examples.len() as u64, metrics, is_constant }
     }
 
     /// Returns the metrics as text: `matthews 0.4512, accuracy 0.7890`.
     #[must_use]
     pub fn text(&self) -> String {
-        self.metrics.iter().map(|it| format!("{} {}", it.metric, decimals(it.value))).collect::<Vec<_>>().join(", ")
+        let metrics = self.metrics.iter().map(|it| format!("{} {}", it.metric, decimals(it.value)));
+        let constant = if self.is_constant { " (every prediction is the same)" } else { "" };
+        metrics.collect::<Vec<_>>().join(", ") + constant
     }
 }
 
@@ -80,6 +86,11 @@ impl TaskResults {
     /// Returns the value of the last checkpoint.
     pub(crate) fn last_value(&self, set: &str, metric: TaskMetric) -> MetricValue {
         value_in(self.last.as_ref().map_or(&self.sets, |last| &last.sets), set, metric)
+    }
+
+    /// Returns whether the predictions on a set are all the same.
+    pub(crate) fn is_constant(&self, set: &str) -> bool {
+        self.sets.iter().any(|it| it.set == set && it.is_constant)
     }
 
     /// Returns the metrics of the first set with labels as text.

@@ -94,7 +94,8 @@ impl DryRun {
 
     /// Returns warnings: legal settings that are probably unintended.
     pub fn warnings(&self) -> Vec<String> {
-        warnings::collect(&self.plan).into_iter().chain(warnings::of_folders(&self.plan)).collect()
+        let warnings = warnings::collect(&self.plan).into_iter().chain(warnings::of_folders(&self.plan));
+        warnings.chain(warnings::of_precision(&self.plan, self.target.gpu)).collect()
     }
 
     /// Returns the plan as one JSON object.

@@ -8,7 +8,7 @@ use trainer_plan::scaling::workload::StepWorkload;
 use trainer_plan::scaling::{Communication, RankSet, SharedStep, SingleStep, TimePart};
 
 use super::Plan;
-use super::run_time::{self, TargetMachine};
+use super::run_time::{self, StepEstimate, TargetMachine};
 use super::step_time::shown;
 
 /// Seconds from the notice of a failure to the first step after it: start of the processes, weights, first batch.
@@ -42,7 +42,7 @@ impl RankEstimate {
         };
         let workload = StepWorkload::from_plan(&plan.train);
         let step = single.map(|single| {
-            let run_time::StepEstimate { seconds, launch_seconds, .. } = single;
+            let StepEstimate { seconds, launch_seconds, .. } = single;
             set.step(&workload, SingleStep { seconds, launch_seconds })
         });
         Self { set, workload, communication: set.communication(&workload), step }
@@ -51,6 +51,20 @@ impl RankEstimate {
     fn micro_batches(&self) -> u64 {
         self.workload.micro_batches / u64::from(self.set.ranks)
     }
+}
+
+/// Returns the time of a step that ranks share, with its part of the time that failures cost, or why it is not known.
+pub(super) fn step_estimate(plan: &Plan, ranks: u32, target: TargetMachine) -> Result<StepEstimate, String> {
+    let step = RankEstimate::new(plan, ranks, target).step?;
+    let single = run_time::step_estimate(&plan.train, target.gpu)?;
+    let kept = 1.0 - step.share(TimePart::Failures);
+    let place = match target.gpu {
+        Some(gpu) => format!("on {} {}", count(ranks.into()), gpu.name()),
+        None => format!("on {} ranks {}", count(ranks.into()), single.place.replacen("on", "as", 1)),
+    };
+    let efficiency = 100.0 * step.efficiency();
+    let basis = format!("with an efficiency of {efficiency:.1} %, one rank {}", single.basis);
+    Ok(StepEstimate { seconds: step.seconds / kept, range: None, basis, place, ..single })
 }
 
 /// Returns the lines of the plan about its ranks.

@@ -14,17 +14,27 @@ pub(super) struct RunProgress {
     pub(super) step: u64,
     /// Seconds of training until then, if hours end the run.
     pub(super) trained_s: f64,
-    /// Seconds of a step, without validations, by the newest report of its log.
-    pub(super) seconds_per_step: Option<f64>,
+    /// Speed by the newest report of its log.
+    pub(super) speed: Option<LoggedSpeed>,
+}
+
+/// Speed of the steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LoggedSpeed {
+    /// Seconds of a step, without validations.
+    pub(super) seconds_per_step: f64,
+    /// Ranks that shared the steps.
+    pub(super) ranks: u32,
 }
 
 impl RunProgress {
     /// Returns the progress of the run in a folder that continues from this state.
     pub(super) fn new(folder: &Path, state: &State) -> Self {
         let summary = remote_store::existing_path(folder).ok().and_then(|run| RunSummary::in_short("", &run).ok());
-        let speed = summary.and_then(|summary| summary.steps_per_s);
-        let seconds_per_step = speed.filter(|speed| *speed > 0.0).map(|speed| 1.0 / speed);
-        Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), seconds_per_step }
+        let speed = summary.and_then(|summary| Some((summary.steps_per_s?, summary.ranks)));
+        let speed = speed.filter(|(steps_per_s, _)| *steps_per_s > 0.0);
+        let speed = speed.map(|(steps_per_s, ranks)| LoggedSpeed { seconds_per_step: 1.0 / steps_per_s, ranks });
+        Self { step: state.step.0, trained_s: state.trained_s.unwrap_or(0.0), speed }
     }
 
     /// Steps that are left of a plan; `None` if steps do not end the run.

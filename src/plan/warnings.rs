@@ -6,9 +6,11 @@ use telemetry::quantities::bytes;
 use telemetry::quantities::count;
 use trainer_plan::encoder::Attend;
 use trainer_plan::init_weights::{self, InitFolder};
+use trainer_plan::objectives::AnyObjective;
 use trainer_plan::precision::Precision;
 
-use super::Plan;
+use super::{Plan, run_time};
+use crate::cli::Gpu;
 
 /// Mixture error of a window above which a plan warns. It is reached with windows below the usual size: see
 /// `docs/data.md`.
@@ -16,6 +18,9 @@ const MIXTURE_ERROR_MAX: f64 = 0.13;
 
 /// Number of epochs above which a plan warns. RoBERTa made 40; runs on small corpora make hundreds.
 const EPOCHS_MAX: f64 = 1000.0;
+
+/// Speed-up by another precision above which a plan warns.
+const SPEED_UP_MIN: f64 = 1.2;
 
 /// Returns the warnings of a plan.
 pub fn collect(plan: &Plan) -> Vec<String> {
@@ -101,6 +106,26 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
     warnings
 }
 
+/// Returns the warning of a run in float32 on a GPU whose tensor cores it does not use.
+pub(super) fn of_precision(plan: &Plan, gpu: Option<Gpu>) -> Option<String> {
+    let gpu = gpu.filter(|_| plan.train.train.precision == Precision::F32)?;
+    let is_sensitive = trained_objectives(plan).any(|(_, objective)| objective.is_sensitive_to_rounding());
+    let other = if is_sensitive { Precision::Bf16 } else { Precision::Bf16Hidden };
+    let times = run_time::speed_up(&plan.train, gpu, other).filter(|times| *times > SPEED_UP_MIN)?;
+    Some(format!(
+        "`train.precision` is `f32`, in which the tensor cores of an {} are idle: `train.precision = \"{}\"` is about {times:.1} times as fast",
+        gpu.name(),
+        other.name()
+    ))
+}
+
+/// Returns the objectives whose losses are trained, by name.
+fn trained_objectives(plan: &Plan) -> impl Iterator<Item = (&String, &AnyObjective)> {
+    let loss = &plan.train.loss;
+    let objectives = plan.config.training.objectives.iter();
+    objectives.filter(|(name, _)| loss.get(*name).is_some_and(|weight| *weight != 0.0))
+}
+
 fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let mut warnings = Vec::new();
@@ -129,9 +154,7 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
     }
     if train.train.precision == Precision::Bf16Hidden {
-        let is_trained = |name: &str| train.loss.get(name).is_some_and(|weight| *weight != 0.0);
-        let objectives = plan.config.training.objectives.iter();
-        for (name, _) in objectives.filter(|(name, it)| is_trained(name) && it.is_sensitive_to_rounding()) {
+        for (name, _) in trained_objectives(plan).filter(|(_, it)| it.is_sensitive_to_rounding()) {
             warnings.push(format!(
                 "`{name}` compares hidden states closely, and `train.precision = \"bf16_hidden\"` rounds them to 8 bits: \
                  set `train.precision = \"bf16\"`"

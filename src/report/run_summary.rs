@@ -33,6 +33,8 @@ pub(crate) struct RunSummary {
     pub(crate) tokens_per_s: Option<f64>,
     /// Optimizer steps per second, without validations.
     pub(crate) steps_per_s: Option<f64>,
+    /// Ranks that shared the steps of the newest report.
+    pub(crate) ranks: u32,
     /// Time of the last event.
     pub(crate) time: Option<u64>,
     /// Process that trains the run.
@@ -86,6 +88,7 @@ impl RunSummary {
             valid_step: None,
             tokens_per_s: None,
             steps_per_s: None,
+            ranks: 1,
             time: None,
             holder: None,
             error: None,
@@ -104,6 +107,7 @@ impl RunSummary {
                 EventKind::Report(report) => {
                     (self.loss, self.tokens_per_s) = (Some(report.figures.loss), Some(report.speed.tokens_per_s));
                     self.steps_per_s = report.speed.steps_per_s;
+                    self.ranks = u32::try_from(report.ranks.len().max(1)).unwrap_or(u32::MAX);
                     self.progress = report.progress;
                 }
                 EventKind::Validation(report) => {
@@ -128,7 +132,7 @@ impl RunSummary {
 }
 
 /// Returns the number of steps of a run: the newest amendment, or the plan.
-fn steps(run: &Store) -> anyhow::Result<Option<u64>> {
+pub(crate) fn steps(run: &Store) -> anyhow::Result<Option<u64>> {
     if let Some(last) = step_budget::spans(run)?.last() {
         return Ok(Some(last.steps));
     }

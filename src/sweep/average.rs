@@ -6,7 +6,9 @@ use tasks::AnyTask;
 use tasks::average::{Convention, GlueScores};
 use tasks::metric::{MetricValue, UndefinedReason};
 use tasks::task::SetPurpose;
+use telemetry::quantities::count;
 
+use super::plan::SweepPlan;
 use super::results::SweepResults;
 use super::summary::{Measure, choose, combinations};
 use super::tables::TextTable;
@@ -62,8 +64,23 @@ pub(crate) fn table(
     let heads = TASKS[1..].iter().map(|(_, head)| *head);
     let columns = ["model", "MNLI-m", "MNLI-mm"].into_iter().chain(heads).chain(["average"]);
     let columns = columns.map(str::to_owned).collect();
-    let title = format!("GLUE, dev, convention {}: mean of {}", name(convention), numbers(convention));
+    let parts: Vec<String> = tasks.iter().filter_map(|sweep| part(sweep)).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!("; trained on {}", parts.join(", ")) };
+    let title = format!("GLUE, dev, convention {}: mean of {}{parts}", name(convention), numbers(convention));
     Ok(TextTable { title, columns, rows })
+}
+
+/// Describes the training examples of the values of a task, if they are not all: `125 of 2,490 examples of rte`.
+fn part(sweep: &SweepResults) -> Option<String> {
+    let plan = &sweep.plan;
+    let used = plan.examples(largest_fraction(plan));
+    let is_part = plan.few_shot.is_some_and(|it| it.shots.is_some()) || used < plan.train_examples;
+    let of = if used < plan.train_examples { format!(" of {}", count(plan.train_examples)) } else { String::new() };
+    is_part.then(|| format!("{}{of} examples of {}", count(used), plan.task.kind()))
+}
+
+fn largest_fraction(plan: &SweepPlan) -> f64 {
+    plan.train_fraction.iter().copied().fold(0.0, f64::max)
 }
 
 /// Returns the values of a model on the dev sets of a task: two for MNLI, else one. Undefined without finished runs.
@@ -75,8 +92,7 @@ fn dev_values(sweep: &SweepResults, from: &PathBuf, convention: Convention, stat
     let by = Measure { metric, ..Measure::of_choice(&sweep.plan) };
     let combinations = combinations(sweep);
     let model = sweep.plan.from.iter().position(|it| it == from);
-    // The largest share of the training set.
-    let fraction = sweep.plan.train_fraction.iter().copied().fold(0.0, f64::max);
+    let fraction = largest_fraction(&sweep.plan);
     let chosen = model.and_then(|model| choose(&combinations, model, fraction, statistic, &by));
     let value = |set: String| match &chosen {
         Some(chosen) => chosen.value(statistic, &Measure { set, metric }),
@@ -104,7 +120,6 @@ fn numbers(convention: Convention) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::SweepPlan;
     use tasks::metric::MetricScore;
 
     use super::super::results::RunState;
@@ -124,6 +139,7 @@ mod tests {
             set: set.name,
             examples: 1,
             metrics: metrics(*value).collect(),
+            is_constant: false,
         });
         let state =
             RunState::Finished(TaskResults { task: kind.to_owned(), step: 1, sets: sets.collect(), last: None });
@@ -156,17 +172,22 @@ mod tests {
         let error = table(&sweeps, Convention::CocoLm, None).map(|_| ()).expect_err("no MNLI").to_string();
         assert!(error.contains("no sweep on MNLI"), "{error}");
         sweeps.push(sweep("mnli", &[0.7, 0.5]));
-        let last = |convention| {
-            let table = table(&sweeps, convention, None).expect("all tasks");
+        let last = |sweeps: &[SweepResults], convention| {
+            let table = table(sweeps, convention, None).expect("all tasks");
             (table.title, table.rows[0][1..].join(" "))
         };
-        let (title, values) = last(Convention::CocoLm);
+        let (title, values) = last(&sweeps, Convention::CocoLm);
         assert_eq!(title, "GLUE, dev, convention coco-lm: mean of 8 numbers");
         // (70 + 90 + 80 + 90 + 30 + 80 + 80 + 60) / 8
         assert_eq!(values, "70.0 50.0 90.0 80.0 90.0 30.0 80.0 80.0 60.0 72.5");
         // F1 of QQP and MRPC is a tenth lower; with mismatched MNLI: (580 − 20 + 50) / 9.
-        let (_, values) = last(Convention::TacoSmall);
+        let (_, values) = last(&sweeps, Convention::TacoSmall);
         assert_eq!(values, "70.0 50.0 80.0 80.0 90.0 30.0 80.0 70.0 60.0 67.8");
+        // 5 % of 2,490 examples, rounded.
+        let rte = sweeps.iter_mut().find(|sweep| sweep.plan.task.kind() == "rte").expect("a sweep");
+        rte.plan = SweepPlan { train_examples: 2490, train_fraction: vec![0.05], ..rte.plan.clone() };
+        let (title, _) = last(&sweeps, Convention::CocoLm);
+        assert_eq!(title, "GLUE, dev, convention coco-lm: mean of 8 numbers; trained on 125 of 2,490 examples of rte");
         sweeps.push(sweep("rte", &[0.1]));
         let error = table(&sweeps, Convention::CocoLm, None).map(|_| ()).expect_err("two").to_string();
         assert!(error.contains("2 sweeps on RTE"), "{error}");

@@ -9,7 +9,7 @@ use tasks::metric::MetricValue;
 
 use super::results::SweepResults;
 use super::summary::{Measure, choose, combinations, fractions, measures};
-use super::tables::{TextTable, combinations_table, state};
+use super::tables::{TextTable, combinations_table, state, tied};
 use crate::cli::Statistic;
 use crate::run::monitoring::PROGRAM;
 
@@ -43,7 +43,7 @@ fn overview(sweep: &SweepResults) -> Markup {
         @if let Some(shared) = sweep.shared_settings() { p { "All runs: " (text(&shared)) } }
         (figures(&[
             ("models", plan.from.len().to_string()),
-            ("training examples", telemetry::quantities::count(plan.train_examples)),
+            ("training examples", plan.describe_examples()),
             ("seeds of each combination", plan.seeds.to_string()),
             ("statistic", plan.statistic.name().to_owned()),
         ]))
@@ -75,11 +75,12 @@ fn bars(sweep: &SweepResults, measure: &Measure) -> Vec<ErrorBar> {
         for &fraction in &fractions {
             let Some(chosen) = choose(&combinations, group, fraction, statistic, &by) else { continue };
             let Some(value) = chosen.value(statistic, measure).value() else { continue };
-            let share = if fractions.len() > 1 { format!(", {fraction} of the examples") } else { String::new() };
+            let is_all = sweep.plan.uses_all_examples();
+            let share = if is_all { String::new() } else { format!(", {fraction} of the examples") };
             let settings = chosen
                 .settings
                 .filter(|it| !it.is_empty())
-                .map_or(String::new(), |it| format!(" ({})", sweep.describe(it)));
+                .map_or(String::new(), |it| format!(" ({}{})", sweep.describe(it), tied(chosen.ties)));
             let points = measure.values(&chosen.runs).into_iter().filter_map(MetricValue::value).collect();
             let deviation = chosen.deviation(measure).value();
             bars.push(ErrorBar { name: format!("{model}{share}{settings}"), value, deviation, points, group });
@@ -124,6 +125,7 @@ mod tests {
         assert!(page.contains("Sweep on cola") && page.contains("4 finished, 2 not finished"), "{page}");
         assert_eq!(page.matches("a (lr 1e-5): 0.3000 ± 0.1000").count(), 2, "wide and narrow");
         assert_eq!(page.matches("<table>").count(), 2);
+        assert!(page.contains("training examples") && page.contains(">10<"), "{page}");
         assert!(page.contains("<td class=\"n\">0.3000 ± 0.1000</td>"), "{page}");
     }
 }

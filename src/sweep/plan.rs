@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Created, Store};
 use tasks::AnyTask;
+use telemetry::quantities::count;
 
 use super::grid::{Axis, Setting, draw, product};
+use super::summary::fractions;
 use crate::cli::{PresetName, Statistic};
 use crate::exit::Usage;
 use crate::finetune::TaskFile;
@@ -101,7 +103,7 @@ impl SweepPlan {
     /// Returns the combinations of hyperparameters for a share of the training set.
     fn combinations(&self, fraction: f64) -> Vec<Vec<Setting>> {
         let mut axes = self.axes.clone();
-        let size = TrainSubset::new(fraction, 1).map_or(self.train_examples, |subset| subset.size(self.train_examples));
+        let size = self.examples(fraction);
         for axis in self.preset.into_iter().flat_map(|preset| preset_axes(preset, self.task.kind(), size)) {
             if axes.iter().all(|known| known.key != axis.key) {
                 axes.push(axis);
@@ -112,6 +114,27 @@ impl SweepPlan {
             Some(draws) => draw(all, draws, self.draw_seed),
             None => all,
         }
+    }
+
+    /// Returns the number of training examples of a run on a share of the training set.
+    pub(crate) fn examples(&self, fraction: f64) -> u64 {
+        TrainSubset::new(fraction, 1).map_or(self.train_examples, |subset| subset.size(self.train_examples))
+    }
+
+    /// Describes the training examples of the runs: `428 of 8,551`, one number for each share of the training set.
+    pub(crate) fn describe_examples(&self) -> String {
+        let used: Vec<u64> = fractions(self).into_iter().map(|fraction| self.examples(fraction)).collect();
+        let is_part = used.iter().any(|used| *used < self.train_examples);
+        let used: Vec<String> = used.into_iter().map(count).collect();
+        let of = if is_part { format!(" of {}", count(self.train_examples)) } else { String::new() };
+        let each = self.few_shot.and_then(|few_shot| few_shot.shots);
+        let each = each.map_or(String::new(), |shots| format!(", {shots} of each class"));
+        format!("{}{of}{each}", used.join(", "))
+    }
+
+    /// Returns whether its runs use the whole training set, and no part of it.
+    pub(crate) fn uses_all_examples(&self) -> bool {
+        self.train_fraction.iter().all(|fraction| *fraction >= 1.0)
     }
 
     /// Returns the short names of the models: the names of their folders, or their paths if those are equal.

@@ -12,6 +12,8 @@
 //! A run is *finished* if it has results. A run that failed is not tried again by processes that worked on the sweep
 //! when it failed; a process that starts later tries it again. If a sweep is killed, its children continue: their
 //! own locks show that the runs are in progress.
+//!
+//! Children that run at the same time each see one CUDA device, in turn. A run that sets `train.device` sees all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -28,6 +30,8 @@ use telemetry::Clock;
 use telemetry::quantities::time;
 use telemetry::terminal::{ItemProgress, line, note};
 
+use super::devices::{self, VisibleDevices};
+use super::grid::Setting;
 use super::plan::{RunSpec, SweepPlan};
 use super::results::{Failure, RunState, SweepResults};
 use crate::cli::SweepExecution;
@@ -52,6 +56,7 @@ pub(crate) struct Runner<'a> {
     runs: Vec<RunSpec>,
     execution: SweepExecution,
     program: PathBuf,
+    devices: VisibleDevices,
     control: Control,
     progress: ItemProgress,
     /// Failures before this process started, by name: they are tried again.
@@ -65,6 +70,8 @@ pub(crate) struct Runner<'a> {
 /// Child process of one run. Dropping it releases the lock.
 struct RunningChild {
     run: RunSpec,
+    /// Number of the job, from 0: the smallest one that no other child has.
+    job: usize,
     process: Child,
     folder: Store,
     started: Instant,
@@ -113,6 +120,7 @@ impl<'a> Runner<'a> {
             runs,
             execution,
             program,
+            devices: VisibleDevices::detect(),
             control,
             progress,
             old_failures,
@@ -234,11 +242,17 @@ impl<'a> Runner<'a> {
         let path = place.join(OUTPUT);
         let output = OpenOptions::new().create(true).append(true).open(&path);
         let output = output.with_context(|| path.display().to_string())?;
+        let jobs = self.execution.jobs;
+        let is_used = |job: &usize| self.children.iter().any(|child| child.job == *job);
+        let job = (0..jobs).find(|job| !is_used(job)).unwrap_or(0);
         let mut command = Command::new(&self.program);
-        command.args(arguments(self.plan, &run, &place, self.execution.jobs)).stdin(Stdio::null());
+        command.args(arguments(self.plan, &run, &place, jobs)).stdin(Stdio::null());
+        if let Some(device) = self.devices.of_job(job, jobs, &run.settings) {
+            command.env(devices::VARIABLE, device);
+        }
         let process = command.stdout(output.try_clone()?).stderr(output).spawn();
         let process = process.with_context(|| format!("{}: cannot be started", self.program.display()))?;
-        Ok(RunningChild { run, process, folder, started: Instant::now(), _lock: lock })
+        Ok(RunningChild { run, job, process, folder, started: Instant::now(), _lock: lock })
     }
 
     /// Collects children that have ended.
@@ -331,7 +345,7 @@ fn arguments(plan: &SweepPlan, run: &RunSpec, place: &Path, jobs: usize) -> Vec<
         add("--train-fraction", run.fraction.to_string());
     }
     arguments.extend(plan.few_shot.map(FewShotPlan::arguments).unwrap_or_default());
-    arguments.extend(run.settings.iter().flat_map(super::grid::Setting::arguments));
+    arguments.extend(run.settings.iter().flat_map(Setting::arguments));
     let sets_threads = run.settings.iter().any(|setting| setting.key == "train.threads");
     if jobs > 1 && !sets_threads {
         let cores = thread::available_parallelism().map_or(1, usize::from);

@@ -66,6 +66,8 @@ pub(crate) struct Chosen<'a> {
     /// Hyperparameters; `None` if the statistic is over several combinations.
     pub(crate) settings: Option<&'a [Setting]>,
     pub(crate) runs: Vec<FinishedRun<'a>>,
+    /// Other combinations with the same value, or other runs for the best run. The first one of the plan is chosen.
+    pub(crate) ties: usize,
 }
 
 impl Chosen<'_> {
@@ -114,14 +116,22 @@ pub(crate) fn choose<'a>(
         let runs: Vec<FinishedRun<'a>> = of_model.flat_map(|it| it.runs.iter().copied()).collect();
         if statistic == Statistic::Best {
             let best = by.best(&runs)?;
-            return Some(Chosen { settings: Some(&best.spec.settings), runs: vec![best] });
+            let ties = count_ties(by.values(&runs), by.value(&best));
+            return Some(Chosen { settings: Some(&best.spec.settings), runs: vec![best], ties });
         }
-        return (!runs.is_empty()).then_some(Chosen { settings: None, runs });
+        return (!runs.is_empty()).then_some(Chosen { settings: None, runs, ties: 0 });
     }
     let candidates: Vec<&Combination<'a>> = of_model.collect();
-    let chosen = |it: &Combination<'a>| Chosen { settings: Some(it.settings), runs: it.runs.clone() };
-    let values = candidates.iter().map(|it| chosen(it).value(statistic, by));
-    best_index(values, by.metric.is_larger_better()).map(|index| chosen(candidates[index]))
+    let chosen = |it: &Combination<'a>| Chosen { settings: Some(it.settings), runs: it.runs.clone(), ties: 0 };
+    let values: Vec<MetricValue> = candidates.iter().map(|it| chosen(it).value(statistic, by)).collect();
+    let index = best_index(values.iter().copied(), by.metric.is_larger_better())?;
+    let ties = count_ties(values.iter().copied(), values[index]);
+    Some(Chosen { ties, ..chosen(candidates[index]) })
+}
+
+/// Returns the number of other values that equal the best one.
+fn count_ties(values: impl IntoIterator<Item = MetricValue>, best: MetricValue) -> usize {
+    values.into_iter().filter(|value| *value == best).count().saturating_sub(1)
 }
 
 /// Returns the sets of the runs of a plan.
@@ -155,6 +165,12 @@ pub(crate) fn with_deviation(value: MetricValue, deviation: MetricValue) -> Stri
         MetricValue::Defined(deviation) if value.value().is_some() => format!("{} ± {deviation:.4}", decimals(value)),
         _ => decimals(value),
     }
+}
+
+/// Describes the runs whose predictions on a set are all the same: `2 of 3`; empty without any.
+pub(crate) fn constant_runs(runs: &[FinishedRun<'_>], set: &str) -> String {
+    let constant = runs.iter().filter(|run| run.result.is_constant(set)).count();
+    if constant == 0 { String::new() } else { format!("{constant} of {}", runs.len()) }
 }
 
 /// Returns the shares of the training set in ascending order.
@@ -203,7 +219,13 @@ pub(crate) mod tests {
             RunState::Finished(TaskResults {
                 task: "cola".to_owned(),
                 step: 9,
-                sets: vec![SetResult { set: "dev".to_owned(), examples: 4, metrics }],
+                // A Matthews correlation of 0 is that of constant predictions.
+                sets: vec![SetResult {
+                    set: "dev".to_owned(),
+                    examples: 4,
+                    metrics,
+                    is_constant: value.abs() < f64::EPSILON,
+                }],
                 last: None,
             })
         };
@@ -231,6 +253,19 @@ pub(crate) mod tests {
         let accuracy = Measure { metric: TaskMetric::Accuracy, ..by.clone() };
         let chosen = choose(&combinations, 0, 1.0, Statistic::Best, &by).expect("finished runs");
         assert_eq!(decimals(chosen.value(Statistic::Best, &accuracy)), "0.2000", "chosen by the other metric");
+    }
+
+    #[test]
+    fn ties_are_counted() {
+        let ties = |values: [f64; 6], statistic| {
+            let results = results(values.map(Some));
+            let by = Measure::of_choice(&results.plan);
+            choose(&combinations(&results), 0, 1.0, statistic, &by).expect("finished runs").ties
+        };
+        let equal = [0.25, 0.5, 0.5, 0.5, 0.5, 0.25];
+        assert_eq!([Statistic::Mean, Statistic::Best, Statistic::OverallMean].map(|it| ties(equal, it)), [1, 3, 0]);
+        let different = [0.25, 0.5, 0.75, 0.25, 0.25, 0.25];
+        assert_eq!([Statistic::Mean, Statistic::Median, Statistic::Best].map(|it| ties(different, it)), [0, 0, 0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tasks::statistics::Summary;
 use super::grid::Setting;
 use super::plan::SweepPlan;
 use super::results::SweepResults;
-use super::summary::{Combination, Measure, choose, combinations, fractions, measures, with_deviation};
+use super::summary::{Combination, Measure, choose, combinations, constant_runs, fractions, measures, with_deviation};
 use crate::aligned::aligned;
 use crate::cli::Statistic;
 use crate::finetune::decimals;
@@ -50,7 +50,9 @@ pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable 
         for fraction in fractions(&results.plan) {
             let Some(chosen) = choose(&combinations, model, fraction, statistic, &by) else { continue };
             let settings = chosen.settings.map_or_else(|| "all combinations".to_owned(), |it| results.describe(it));
+            let settings = settings + &tied(chosen.ties);
             let mut row = vec![name.clone(), fraction.to_string(), settings, chosen.runs.len().to_string()];
+            row.push(constant_runs(&chosen.runs, &by.set));
             row.extend(
                 measures
                     .iter()
@@ -69,9 +71,22 @@ pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable 
         Statistic::OverallMean => title.to_owned(),
         _ => format!("{title}; hyperparameters by {} of {}", by.metric, by.set),
     };
-    let fixed = ["model", "train fraction", "hyperparameters", "runs"].map(str::to_owned);
+    let fixed = ["model", "train fraction", "hyperparameters", "runs", CONSTANT].map(str::to_owned);
     let columns = fixed.into_iter().chain(measures.iter().map(|it| format!("{} {}", it.set, it.metric))).collect();
-    without_constant(TextTable { title, columns, rows }, "train fraction", results.plan.train_fraction.len() > 1)
+    let table = without_empty(TextTable { title, columns, rows }, CONSTANT);
+    without_column(table, "train fraction", results.plan.uses_all_examples())
+}
+
+/// Column of the runs whose predictions are all the same.
+const CONSTANT: &str = "one prediction for all";
+
+/// Describes other choices with the same value: ` (2 others tie)`.
+pub(crate) fn tied(ties: usize) -> String {
+    match ties {
+        0 => String::new(),
+        1 => " (1 other ties)".to_owned(),
+        ties => format!(" ({ties} others tie)"),
+    }
 }
 
 /// Returns the table of a measure: one row for each combination of hyperparameters.
@@ -87,6 +102,7 @@ pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> T
             it.fraction.to_string(),
             results.describe(it.settings),
             it.runs.len().to_string(),
+            constant_runs(&it.runs, &measure.set),
             with_deviation(summary.mean, summary.standard_deviation),
             decimals(summary.median),
             decimals(summary.min),
@@ -101,6 +117,7 @@ pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> T
         "train fraction",
         "hyperparameters",
         "runs",
+        CONSTANT,
         "mean ± sd",
         "median",
         "min",
@@ -111,14 +128,22 @@ pub(crate) fn combinations_table(results: &SweepResults, measure: &Measure) -> T
     let has_last = results.finished().any(|(_, result)| result.last.is_some());
     let columns = heads.map(str::to_owned).to_vec();
     let title = format!("{} {}", measure.set, measure.metric);
-    let table = without_constant(TextTable { title, columns, rows }, "last checkpoint", has_last);
-    without_constant(table, "train fraction", results.plan.train_fraction.len() > 1)
+    let table = without_empty(TextTable { title, columns, rows }, CONSTANT);
+    let table = without_column(table, "last checkpoint", !has_last);
+    without_column(table, "train fraction", results.plan.uses_all_examples())
 }
 
-/// Removes a column whose cells are all equal by construction.
-fn without_constant(mut table: TextTable, column: &str, is_varied: bool) -> TextTable {
+/// Removes a column if all its cells are empty.
+fn without_empty(table: TextTable, column: &str) -> TextTable {
     let at = table.columns.iter().position(|name| name == column);
-    if let Some(at) = at.filter(|_| !is_varied) {
+    let is_empty = at.is_some_and(|at| table.rows.iter().all(|row| row[at].is_empty()));
+    without_column(table, column, is_empty)
+}
+
+/// Removes a column if it says nothing.
+fn without_column(mut table: TextTable, column: &str, is_idle: bool) -> TextTable {
+    let at = table.columns.iter().position(|name| name == column);
+    if let Some(at) = at.filter(|_| is_idle) {
         table.columns.remove(at);
         table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
     }
@@ -144,6 +169,7 @@ pub(crate) fn markdown(results: &SweepResults, statistic: Statistic) -> String {
     let shared = results.shared_settings().map_or(String::new(), |text| format!(" All runs: {text}."));
     let mut text =
         format!("# Sweep on `{}`\n\n{}. Seeds of each combination: {seeds}.{shared}\n\n", task.kind(), state(results));
+    let _ = write!(text, "Training examples: {}.\n\n", results.plan.describe_examples());
     text += &chosen(results, statistic).markdown();
     for measure in measures(results) {
         text.push('\n');
@@ -174,6 +200,7 @@ pub(crate) fn setting_keys(results: &SweepResults) -> Vec<String> {
 mod tests {
     use super::super::summary::tests::results;
     use super::*;
+    use crate::finetune::few_shot_plan::FewShotPlan;
 
     #[test]
     fn tables_have_a_row_for_each_combination() {
@@ -193,5 +220,31 @@ mod tests {
         assert!(page.contains("| a | lr 3e-5 | 2 | 0.4500 ± 0.4950 | 0.5500 ± 0.4950 |"), "{page}");
         assert!(page.contains("## dev accuracy"), "{page}");
         assert_eq!(setting_keys(&results), ["lr"]);
+    }
+
+    /// A share of the training set, ties and constant predictions are no details: each changes what a number means.
+    #[test]
+    fn a_share_ties_and_constant_predictions_are_marked() {
+        let mut results = results([Some(0.0), Some(0.5), None, Some(0.25), Some(0.25), None]);
+        results.plan.train_examples = 8551;
+        results.plan.train_fraction = vec![0.05];
+        results.runs.iter_mut().for_each(|run| run.spec.fraction = 0.05);
+        let page = markdown(&results, Statistic::Mean);
+        assert!(page.contains("Training examples: 428 of 8,551."), "{page}");
+        assert!(
+            page.contains("| model | train fraction | hyperparameters | runs | one prediction for all |"),
+            "{page}"
+        );
+        assert!(page.contains("| a | 0.05 | lr 1e-5 (1 other ties) | 2 | 1 of 2 |"), "{page}");
+        assert!(page.contains("| a | 0.05 | lr 3e-5 | 2 |  | 0.2500 ± 0.0000 |"), "{page}");
+        results.plan.train_fraction = vec![1.0, 0.01];
+        assert_eq!(results.plan.describe_examples(), "86, 8,551 of 8,551");
+        results.plan = SweepPlan {
+            train_examples: 32,
+            train_fraction: vec![1.0],
+            few_shot: FewShotPlan::new(true, Some(16), None),
+            ..results.plan
+        };
+        assert_eq!(results.plan.describe_examples(), "32, 16 of each class");
     }
 }

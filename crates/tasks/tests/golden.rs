@@ -1,6 +1,7 @@
 //! Metrics equal those of scikit-learn, SciPy, seqeval and SQuAD's rules: `tests/golden/task_metrics.json`.
 
 use serde::Deserialize;
+use tasks::metric::EntityScheme;
 use tasks::metric::answer_report::{AnswerMeans, BestThreshold, PredictedAnswer, evaluate_answers};
 use tasks::metric::answers::{SquadVersion, normalize_answer, score_answer};
 use tasks::metric::classes::{ClassAverage, ClassScore, Confusion};
@@ -209,10 +210,10 @@ fn entities_equal_those_of_seqeval() {
         for ((gold, predicted), expected) in case.gold.iter().zip(&case.predicted).zip(&case.entities) {
             let gold: Vec<&str> = gold.iter().map(String::as_str).collect();
             let predicted: Vec<&str> = predicted.iter().map(String::as_str).collect();
-            let found = entities(&predicted);
+            let found = entities(&predicted, EntityScheme::Bio);
             let found: Vec<_> = found.iter().map(|it| (it.kind.to_owned(), it.first, it.last)).collect();
             assert_eq!(&found, expected, "{name}, {predicted:?}");
-            counts.add(&gold, &predicted);
+            counts.add(&gold, &predicted, EntityScheme::Bio);
         }
         let scores = [ClassScore::Precision, ClassScore::Recall, ClassScore::F1];
         for (score, expected) in scores.into_iter().zip(case.scores) {

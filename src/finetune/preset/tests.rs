@@ -67,7 +67,7 @@ fn tacl_electra_and_dapt_have_their_stated_values() {
     use PresetName::{Dapt, Electra, ElectraLarge, TaclSquad};
     assert_eq!(values(TaclSquad, "squad", 87_599), "[3e-5] [12] [2] [0]");
     assert_eq!(Preset::named(TaclSquad).max_seq_len, Some(384));
-    for (task, epochs) in [("rte", 10), ("stsb", 10), ("mrpc", 3), ("mnli", 3)] {
+    for (task, epochs) in [("rte", 10), ("stsb", 10), ("mrpc", 3), ("mnli", 3), ("squad", 2), ("squad_v2", 2)] {
         assert_eq!(values(Electra, task, 3000), format!("[0.0001] [32] [{epochs}] [0.1]"));
         assert_eq!(values(ElectraLarge, task, 3000), format!("[5e-5] [32] [{epochs}] [0.1]"));
     }

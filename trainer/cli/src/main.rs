@@ -63,9 +63,9 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             profile::run(&config, &options)?;
         }
         Verb::Tune { config, options: options @ TuneArgs { step_ms: None, .. } } => tune::run(&config, &options)?,
-        Verb::Plan { config, on: None, measure: true, watts, ranks, bandwidth, json } => {
+        Verb::Plan { config, on: None, measure: true, watts, price, ranks, bandwidth, json } => {
             profile::measure_step(&config)?;
-            let target = TargetMachine { gpu: None, watts, ranks, network_bandwidth: bandwidth };
+            let target = TargetMachine { gpu: None, watts, price, ranks, network_bandwidth: bandwidth };
             plan::run(&config, plan::PlanOptions { target, json })?;
         }
         Verb::Export { run, out, step, family, network } => {

@@ -192,7 +192,10 @@ impl TrainRequest {
         let way = if ranks == 0 || micro_batches.is_multiple_of(ranks) {
             return None;
         } else if rows.is_multiple_of(ranks) {
-            format!("set it to a divisor of {}, or change `train.global_batch_size`", rows / ranks)
+            let of_rank = rows / ranks;
+            let largest = (1..=of_rank.min(self.train.micro_batch_size)).rev().find(|it| of_rank.is_multiple_of(*it));
+            let largest = largest.unwrap_or(1);
+            format!("set it to {largest} or another divisor of {of_rank}, or change `train.global_batch_size`")
         } else {
             format!("set `train.global_batch_size` to a multiple of {ranks}")
         };
@@ -220,8 +223,12 @@ mod tests {
         assert_eq!(
             problem,
             "`train.micro_batch_size`: a step of 24 rows has 6 micro-batches of 4 rows, which 4 ranks cannot share; set it \
-             to a divisor of 6, or change `train.global_batch_size`"
+             to 3 or another divisor of 6, or change `train.global_batch_size`"
         );
+        // The way out leads out.
+        request.train.micro_batch_size = 3;
+        assert_eq!(request.ranks_problem(4), None);
+        request.train.micro_batch_size = 4;
         let problem = request.ranks_problem(5).expect("24 rows for 5 ranks");
         assert!(problem.ends_with("cannot share; set `train.global_batch_size` to a multiple of 5"), "{problem}");
     }

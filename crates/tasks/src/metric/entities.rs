@@ -1,16 +1,22 @@
 //! Entity-level precision, recall and F1 of word labels.
 //!
 //! # Definition
-//! The first character of a label is its prefix, the rest after a hyphen its type. Prefixes are lenient: an `I-` after
-//! `O`, or after an entity of another type, begins an entity. `E-` and `S-` end one, so BIOES files are read too. An
-//! entity is right if its type, its first and its last word are right. Scores are micro averages; divisions by 0 give 0.
+//! The first character of a label is its prefix, the rest after a hyphen its type. The [`EntityScheme`] defines which
+//! labels are an entity:
+//!
+//! - BIO and IO are lenient: an `I-` after `O`, or after an entity of another type, begins an entity.
+//! - IOB1, BIOES and BILOU are strict: words whose labels break the scheme are no entity.
+//!
+//! An entity is right if its type, its first and its last word are right. Scores are micro averages; divisions by 0 give
+//! 0.
 //!
 //! # Source
-//! `seqeval` in its default mode, which follows `conlleval`.
+//! `seqeval`: for BIO and IO its default mode, which follows `conlleval`; for the others its mode `strict` with the scheme.
 
 use std::collections::BTreeSet;
 
 use super::classes::ClassScore;
+use super::entity_scheme::EntityScheme;
 use super::value::{MetricValue, UndefinedReason};
 
 /// Entity of a sentence.
@@ -25,9 +31,35 @@ pub struct Entity<'a> {
 }
 
 /// Returns the entities of a sentence.
-pub fn entities<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
+pub fn entities<'a>(labels: &[&'a str], scheme: EntityScheme) -> Vec<Entity<'a>> {
+    match scheme {
+        EntityScheme::Plain => of_types(labels),
+        EntityScheme::Io | EntityScheme::Bio => lenient(labels),
+        EntityScheme::Iob1 => strict_iob1(labels),
+        EntityScheme::Bioes => delimited(labels, 'E', 'S'),
+        EntityScheme::Bilou => delimited(labels, 'L', 'U'),
+    }
+}
+
+/// Returns runs of words of the same type.
+fn of_types<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
     let mut found = Vec::new();
-    let mut before = Label { prefix: 'O', kind: "" };
+    for run in labels.chunk_by(PartialEq::eq).scan(0, |first, run| {
+        let range = *first..*first + run.len();
+        *first = range.end;
+        Some(range)
+    }) {
+        let kind = labels[run.start];
+        if kind != "O" {
+            found.push(Entity { kind, first: run.start, last: run.end - 1 });
+        }
+    }
+    found
+}
+
+fn lenient<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
+    let mut found = Vec::new();
+    let mut before = Label::OUTSIDE;
     let mut first = 0;
     for (index, label) in labels.iter().copied().chain(["O"]).enumerate() {
         let label = Label::new(label);
@@ -42,6 +74,50 @@ pub fn entities<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
     found
 }
 
+/// Returns entities that begin and end as in IOB1.
+fn strict_iob1<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
+    let labels: Vec<Label<'_>> = ["O"].iter().chain(labels).chain(&["O"]).copied().map(Label::new).collect();
+    let mut found = Vec::new();
+    let mut first = 1;
+    while first < labels.len() {
+        if !labels[first].begins_iob1_after(labels[first - 1]) {
+            first += 1;
+            continue;
+        }
+        let is_inside = |at: &usize| labels[*at].prefix == 'I' && labels[*at].kind == labels[first].kind;
+        let end = (first + 1..labels.len()).find(|at| !is_inside(at)).expect("the last label is outside");
+        let last = labels[end - 1];
+        // A `B-` of another type breaks the scheme after `B-`.
+        if last.prefix == 'I' || labels[end].prefix != 'B' || labels[end].kind == last.kind {
+            found.push(Entity { kind: last.kind, first: first - 1, last: end - 2 });
+        }
+        first = end;
+    }
+    found
+}
+
+/// Returns entities of one word with the prefix `single`, and those from `B-` over `I-` to the prefix `end`.
+fn delimited<'a>(labels: &[&'a str], end: char, single: char) -> Vec<Entity<'a>> {
+    let mut found = Vec::new();
+    // First word of an entity whose end is not found yet.
+    let mut begun: Option<(usize, &str)> = None;
+    for (index, label) in labels.iter().enumerate() {
+        let Label { prefix, kind } = Label::new(label);
+        let first = begun.filter(|(_, begun)| *begun == kind).map(|(first, _)| first);
+        begun = None;
+        if prefix == single {
+            found.push(Entity { kind, first: index, last: index });
+        } else if prefix == 'B' {
+            begun = Some((index, kind));
+        } else if let (Some(first), true) = (first, prefix == end) {
+            found.push(Entity { kind, first, last: index });
+        } else if prefix == 'I' {
+            begun = first.map(|first| (first, kind));
+        }
+    }
+    found
+}
+
 #[derive(Clone, Copy)]
 struct Label<'a> {
     prefix: char,
@@ -49,12 +125,25 @@ struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
+    const OUTSIDE: Label<'static> = Label { prefix: 'O', kind: "_" };
+
     fn new(label: &'a str) -> Self {
         let mut rest = label.chars();
         let prefix = rest.next().unwrap_or('O');
         let rest = rest.as_str();
         let kind = rest.split_once('-').map_or(rest, |(_, kind)| kind);
         Self { prefix, kind: if kind.is_empty() { "_" } else { kind } }
+    }
+
+    /// Returns whether an entity of IOB1 begins with this label.
+    fn begins_iob1_after(self, before: Self) -> bool {
+        let is_same = self.kind == before.kind;
+        match (before.prefix, self.prefix) {
+            ('O' | 'B', 'I') => true,
+            ('I', 'I') => !is_same,
+            ('I' | 'B', 'B') => is_same,
+            _ => false,
+        }
     }
 
     /// Returns whether an entity ends between this label and the next one.
@@ -90,10 +179,10 @@ impl EntityCounts {
     ///
     /// # Panics
     /// Panics if the lengths differ.
-    pub fn add(&mut self, gold: &[&str], predicted: &[&str]) {
+    pub fn add(&mut self, gold: &[&str], predicted: &[&str], scheme: EntityScheme) {
         assert_eq!(gold.len(), predicted.len(), "one prediction per word");
-        let gold: BTreeSet<_> = entities(gold).into_iter().collect();
-        let predicted: BTreeSet<_> = entities(predicted).into_iter().collect();
+        let gold: BTreeSet<_> = entities(gold, scheme).into_iter().collect();
+        let predicted: BTreeSet<_> = entities(predicted, scheme).into_iter().collect();
         self.sentences += 1;
         self.gold += gold.len() as u64;
         self.predicted += predicted.len() as u64;

@@ -9,6 +9,7 @@ use super::answer_report::{AnswerReport, PredictedAnswer, evaluate_answers};
 use super::answers::SquadVersion;
 use super::classes::{ClassAverage, ClassScore, Confusion};
 use super::entities::EntityCounts;
+use super::entity_scheme::EntityScheme;
 use super::scores::{mean_squared_error, pearson, spearman};
 use super::value::{MetricValue, UndefinedReason};
 use crate::example::TaskOutput;
@@ -211,8 +212,15 @@ pub fn evaluate(judged: &Judged<'_>, metrics: &[TaskMetric]) -> Vec<MetricScore>
 /// Counts that all metrics of a kind share.
 enum Computed<'a> {
     Classes(Confusion),
-    Scores { gold: &'a [f64], predicted: &'a [f64] },
-    Words { words: Confusion, entities: EntityCounts },
+    Scores {
+        gold: &'a [f64],
+        predicted: &'a [f64],
+    },
+    /// The entities are `None` if the labels are of no scheme.
+    Words {
+        words: Confusion,
+        entities: Option<EntityCounts>,
+    },
     Answers(AnswerReport),
 }
 
@@ -242,9 +250,9 @@ impl<'a> Computed<'a> {
             },
             Self::Words { words, entities } => match metric {
                 TaskMetric::Accuracy => Some(words.accuracy()),
-                TaskMetric::EntityPrecision => Some(entities.score(ClassScore::Precision)),
-                TaskMetric::EntityRecall => Some(entities.score(ClassScore::Recall)),
-                TaskMetric::EntityF1 => Some(entities.score(ClassScore::F1)),
+                TaskMetric::EntityPrecision => entities.map(|it| it.score(ClassScore::Precision)),
+                TaskMetric::EntityRecall => entities.map(|it| it.score(ClassScore::Recall)),
+                TaskMetric::EntityF1 => entities.map(|it| it.score(ClassScore::F1)),
                 _ => None,
             },
             Self::Answers(report) => answer_value(report, metric),
@@ -253,12 +261,16 @@ impl<'a> Computed<'a> {
     }
 }
 
-fn count_entities(labels: &[String], gold: &[Vec<u32>], predicted: &[Vec<u32>]) -> EntityCounts {
+/// Counts entities by the scheme of the labels. The gold labels tell IOB1 from BIO. Returns `None` if the labels are of no
+/// scheme.
+fn count_entities(labels: &[String], gold: &[Vec<u32>], predicted: &[Vec<u32>]) -> Option<EntityCounts> {
     assert_eq!(gold.len(), predicted.len(), "one prediction per sentence");
     let names = |indices: &[u32]| indices.iter().map(|&index| labels[index as usize].as_str()).collect::<Vec<_>>();
+    let scheme = EntityScheme::from_labels(labels.iter().map(String::as_str)).ok()?;
+    let scheme = scheme.of_sentences(gold.iter().map(|gold| names(gold)));
     let mut counts = EntityCounts::default();
-    gold.iter().zip(predicted).for_each(|(gold, predicted)| counts.add(&names(gold), &names(predicted)));
-    counts
+    gold.iter().zip(predicted).for_each(|(gold, predicted)| counts.add(&names(gold), &names(predicted), scheme));
+    Some(counts)
 }
 
 fn class_value(confusion: &Confusion, metric: TaskMetric) -> Option<MetricValue> {

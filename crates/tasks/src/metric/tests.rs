@@ -51,12 +51,76 @@ fn averages_of_absent_classes_differ_as_stated() {
 #[test]
 fn lenient_prefixes_begin_entities() {
     let found = |labels: &[&str]| {
-        entities(labels).iter().map(|it| format!("{}{}-{}", it.kind, it.first, it.last)).collect::<Vec<_>>()
+        entities(labels, EntityScheme::Bio)
+            .iter()
+            .map(|it| format!("{}{}-{}", it.kind, it.first, it.last))
+            .collect::<Vec<_>>()
     };
     assert_eq!(found(&["I-A", "I-A", "I-B", "O", "B-B", "B-B"]), ["A0-1", "B2-2", "B4-4", "B5-5"]);
     assert_eq!(found(&["S-A", "E-A", "B-A", "E-A", "I-A"]), ["A0-0", "A1-1", "A2-3", "A4-4"]);
     assert_eq!(found(&["B", "I", "O", "I-", "B-X-Y"]), ["_0-1", "_3-3", "X-Y4-4"]);
     assert_eq!(found(&[]), Vec::<String>::new());
+}
+
+/// The entities that `seqeval` 1.2 finds in its mode `strict`, checked by hand.
+#[test]
+fn strict_schemes_have_the_entities_of_seqeval() {
+    let found = |scheme, labels: &str| {
+        let labels: Vec<&str> = labels.split(' ').collect();
+        let found = entities(&labels, scheme).into_iter();
+        found.map(|it| format!("{}{}-{}", it.kind, it.first, it.last)).collect::<Vec<_>>().join(" ")
+    };
+    for (labels, expected) in [
+        ("B-X I-X E-X S-X S-X O S-Y", "X0-2 X3-3 X4-4 Y6-6"),
+        ("B-X E-X B-X E-X", "X0-1 X2-3"),
+        ("B-X B-X E-X", "X1-2"),
+        ("B-X I-X O", ""),
+        ("B-X E-Y I-X E-X", ""),
+        ("B-X S-X E-X I-X", "X1-1"),
+    ] {
+        assert_eq!(found(EntityScheme::Bioes, labels), expected, "{labels}");
+        let units = labels.replace("E-", "L-").replace("S-", "U-");
+        assert_eq!(found(EntityScheme::Bilou, &units), expected, "{units}");
+    }
+    for (labels, expected) in [
+        ("I-X I-X B-X I-X I-Y O", "X0-1 X2-3 Y4-4"),
+        ("I-X B-X B-X O", "X0-0 X1-1 X2-2"),
+        // A `B-` after nothing, or after another type, begins no entity of IOB1.
+        ("O B-X O I-X", "X3-3"),
+        ("O B-X I-X", "X2-2"),
+        ("I-X B-Y O", "X0-0"),
+        ("I-X B-X B-Y", "X0-0"),
+        ("I-X B-X I-Y", "X0-0 X1-1 Y2-2"),
+    ] {
+        assert_eq!(found(EntityScheme::Iob1, labels), expected, "{labels}");
+    }
+    assert_eq!(found(EntityScheme::Plain, "PER PER O ORG LOC"), "PER0-1 ORG3-3 LOC4-4");
+}
+
+/// Three gold entities. Two of them and another one are predicted: precision, recall and F1 are 2 / 3. As BIO, the `U-` of
+/// neighbours are one entity, and an `L-` before `B-` ends none.
+#[test]
+fn entities_are_scored_by_the_scheme_of_their_labels() {
+    let score = |names: &str, gold: &[u32], predicted: &[u32]| {
+        let labels: Vec<String> = names.split(' ').map(str::to_owned).collect();
+        let (gold, predicted) = ([gold.to_vec()], [predicted.to_vec()]);
+        let judged = Judged::Words { labels: &labels, gold: &gold, predicted: &predicted };
+        let scores = evaluate(&judged, &[TaskMetric::EntityPrecision, TaskMetric::EntityRecall, TaskMetric::EntityF1]);
+        scores.into_iter().map(|it| it.value).collect::<Vec<_>>()
+    };
+    let two_thirds = [MetricValue::Defined(2.0 / 3.0); 3];
+    // Gold U U B L, predicted U U U O.
+    assert_eq!(score("O B-X I-X L-X U-X", &[4, 4, 1, 3], &[4, 4, 4, 0]), two_thirds);
+    assert_eq!(score("O B-X I-X E-X S-X", &[4, 4, 1, 3], &[4, 4, 4, 0]), two_thirds);
+    // Gold X0-1 X2-2 X4-4. The predicted `B-` at word 4 is no entity of IOB1.
+    assert_eq!(
+        score("O B-X I-X", &[2, 2, 1, 0, 2], &[2, 2, 1, 0, 1])[..2],
+        [MetricValue::Defined(1.0), MetricValue::Defined(2.0 / 3.0)]
+    );
+    // The same labels as BIO: gold X0-1 X2-2 X4-4 are all found.
+    assert_eq!(score("O B-X I-X", &[1, 2, 1, 0, 1], &[1, 2, 1, 0, 1]), [MetricValue::Defined(1.0); 3]);
+    let undefined = MetricValue::Undefined(UndefinedReason::NotApplicable);
+    assert_eq!(score("O B-X M-X E-X", &[1, 2, 3], &[1, 2, 3]), [undefined; 3], "labels of no scheme");
 }
 
 #[test]
@@ -124,11 +188,11 @@ proptest! {
     fn entities_are_ordered_disjoint_and_equal_to_themselves(tags in proptest::collection::vec(0_usize..7, 0..30)) {
         const LABELS: [&str; 7] = ["O", "B-A", "I-A", "B-B", "I-B", "E-A", "S-B"];
         let labels: Vec<&str> = tags.iter().map(|tag| LABELS[*tag]).collect();
-        let found = entities(&labels);
+        let found = entities(&labels, EntityScheme::Bio);
         prop_assert!(found.iter().all(|entity| entity.first <= entity.last && entity.last < labels.len()));
         prop_assert!(found.windows(2).all(|pair| pair[0].last < pair[1].first));
         let mut counts = EntityCounts::default();
-        counts.add(&labels, &labels);
+        counts.add(&labels, &labels, EntityScheme::Bio);
         prop_assert_eq!((counts.gold, counts.predicted), (counts.correct, counts.correct));
     }
 

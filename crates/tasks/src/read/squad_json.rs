@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 
 use super::articles::{ArticleBytes, ArticleScanner};
 use super::build::{OFFSET_HINT, locate};
@@ -31,6 +32,7 @@ struct Paragraph {
 
 #[derive(Deserialize)]
 struct Question {
+    #[serde(deserialize_with = "id")]
     id: String,
     #[serde(rename = "question")]
     text: String,
@@ -43,6 +45,20 @@ struct Question {
 struct JsonAnswer {
     text: String,
     answer_start: i64,
+}
+
+/// Reads an id: a text, or a number as its digits.
+fn id<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an id that is no text or number")]
+    enum Id {
+        Text(String),
+        Number(Number),
+    }
+    Ok(match Id::deserialize(from)? {
+        Id::Text(text) => text,
+        Id::Number(number) => number.to_string(),
+    })
 }
 
 impl SquadReader {

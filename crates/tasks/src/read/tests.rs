@@ -248,6 +248,21 @@ fn squad_articles_are_read_one_at_a_time() {
     assert!(texts(&v1)[1].contains("question `2`: no answer"), "{v1:?}");
 }
 
+/// Files of annotation tools: numbers as ids, ids of answers, and unanswerable questions without `is_impossible`.
+#[test]
+fn ids_of_questions_may_be_numbers() {
+    let file = r#"{"data": [{"paragraphs": [{"document_id": 7, "context": "One two.", "qas": [
+        {"id": 56348, "question": "How?", "answers": [{"answer_id": 9, "text": "two", "answer_start": 4}]},
+        {"id": 18446744073709551615, "question": "Why?", "answers": []},
+        {"id": [1], "question": "Who?", "answers": []}]}]}]}"#;
+    let output = TaskOutput::Spans { allows_none: true };
+    let read = all(&FileLayout::SquadJson, &output, file);
+    assert!(texts(&read)[0].contains("an id that is no text or number"), "{read:?}");
+    let read = all(&FileLayout::SquadJson, &output, &file.replace("[1]", "-3"));
+    let ids: Vec<_> = read.iter().flatten().map(|example| example.id.as_str()).collect();
+    assert_eq!(ids, ["56348", "18446744073709551615", "-3"]);
+}
+
 #[test]
 fn files_that_are_no_squad_are_refused() {
     let output = TaskOutput::Spans { allows_none: true };

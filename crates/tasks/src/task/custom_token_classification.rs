@@ -10,8 +10,8 @@
 //! # Definition
 //! `files` names the files. With `word_file = true` they have one word per line; `word_column` and `label_column` are
 //! numbers from 0, and without `label_column` the label is the last field. Otherwise `text` and `tags` are columns of
-//! lists, or of words and labels between blanks. Metric: F1 of entities for labels such as `B-PER`; for other labels
-//! set `metric = "accuracy"`.
+//! lists, or of words and labels between blanks. Metric: F1 of entities by the scheme that the labels show (IO, BIO, IOB1,
+//! BIOES, BILOU, or types without prefixes); for other labels set `metric = "accuracy"`.
 //!
 //! # Reference
 //! Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task", for the format.
@@ -23,7 +23,7 @@ use super::data_files::{DataFiles, label_problems, metric_problem, metrics};
 use super::{ExampleSet, SetPurpose, Task};
 use crate::example::TaskOutput;
 use crate::layout::{ColumnRef, FileLayout, GoldColumns, WordFileLayout};
-use crate::metric::TaskMetric;
+use crate::metric::{EntityScheme, TaskMetric};
 
 /// Labels of words. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +97,10 @@ impl Task for CustomTokenClassification {
             problems.push(format!("`word_column` and `label_column` are both {}", self.word_column));
         }
         problems.extend(metric_problem(self.metric, &self.output()));
+        if self.metric != TaskMetric::Accuracy {
+            let scheme = EntityScheme::from_labels(self.labels.iter().map(String::as_str));
+            problems.extend(scheme.err().map(|problem| format!("`labels`: {problem}")));
+        }
         problems
     }
 }

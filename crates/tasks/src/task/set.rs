@@ -47,6 +47,16 @@ impl ExampleSet {
         Self { name: purpose.name().to_owned(), purpose, file: file.to_owned(), layout, submission: None }
     }
 
+    /// Returns whether its examples have gold values.
+    #[must_use]
+    pub fn has_labels(&self) -> bool {
+        match &self.layout {
+            FileLayout::Table(table) => table.columns.gold != GoldColumns::Absent,
+            FileLayout::WordFile(words) => words.has_labels,
+            FileLayout::SquadJson => true,
+        }
+    }
+
     /// Changes the name.
     pub(super) fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }

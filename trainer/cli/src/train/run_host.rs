@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use cloze::finetune::ValidatedTask;
 use cloze::run::bad_rows::RunBadRows;
 use cloze::run::control::{Pending, Phase, Signal};
 use cloze::run::dataset_versions::DatasetVersions;
@@ -12,7 +13,6 @@ use cloze::run::log_writer::PendingFlush;
 use pipeline::exposure::Exposure;
 use schemas::RowIndex;
 use schemas::ordinal::Step;
-use tasks::AnyTask;
 use telemetry::quantities::{count, time};
 use telemetry::training::CheckpointReport;
 use telemetry::{EarlyProgress, Event, EventKind, Observer};
@@ -51,7 +51,7 @@ pub(super) struct RunHost {
     pub(super) pending: Option<PendingCheckpoint>,
     pub(super) profiler: Profiler,
     /// Task of a fine-tuning, whose metrics the validations report.
-    pub(super) task: Option<AnyTask>,
+    pub(super) task: Option<ValidatedTask>,
 }
 
 /// Checkpoint that is being written.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloze::finetune::{OBJECTIVE, TaskRecord, ValidationPredictions};
+use cloze::finetune::{OBJECTIVE, TaskRecord, ValidatedTask, ValidationPredictions};
 use cloze::plan::Plan;
 use schemas::Batch;
 use tasks::AnyTask;
@@ -20,8 +20,16 @@ pub(super) fn task_of(plan: &Plan) -> anyhow::Result<Option<AnyTask>> {
     Ok(TaskRecord::find(&plan.data().store)?.map(|record| record.task))
 }
 
+/// Returns the task of a fine-tuning with the rows of its validation; `None` for other runs.
+///
+/// # Errors
+/// If the record of the task is damaged, or if the rows cannot be read.
+pub(super) fn validated(plan: &Plan) -> anyhow::Result<Option<ValidatedTask>> {
+    Ok(task_of(plan)?.map(|task| ValidatedTask::new(task, plan.valid())).transpose()?)
+}
+
 /// Returns the scorer of a validation of a task, if its metrics follow from the targets of rows.
-pub(super) fn scorer(task: &AnyTask) -> Option<Box<dyn ValidationScorer>> {
+pub(super) fn scorer(task: &ValidatedTask) -> Option<Box<dyn ValidationScorer>> {
     Some(Box::new(TaskScorer(ValidationPredictions::new(task)?)))
 }
 

@@ -83,7 +83,7 @@ pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::
         steps: plan.train().steps_expected(),
         pending: None,
         profiler: Profiler::new(Shape::new(plan, share), profile),
-        task: task_scorer::task_of(plan)?,
+        task: task_scorer::validated(plan)?,
     };
     let training = plan.train().clone();
     let store = store.clone();
