@@ -59,17 +59,27 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             trainer_plan::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
             trainer_plan::Error::NonFinite { .. } | trainer_plan::Error::LossSpikes { .. } => DIVERGED,
             trainer_plan::Error::Memory { .. } => OUT_OF_DEVICE_MEMORY,
+            trainer_plan::Error::Io(error) => of_io(error).unwrap_or(FAILED),
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
         });
     }
+    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+        return of_io(error);
+    }
     match cause.downcast_ref::<pipeline::Error>()? {
+        pipeline::Error::Io(error) => of_io(error).or(Some(FAILED)),
         pipeline::Error::Config(_)
         | pipeline::Error::Tokenizer { .. }
         | pipeline::Error::Manifest { why: ManifestError::Version { .. }, .. } => Some(CONFIGURATION),
         pipeline::Error::UnusableCorpus(_) | pipeline::Error::UnusableFile { .. } => Some(UNUSABLE_CORPUS),
         _ => Some(FAILED),
     }
+}
+
+/// Returns the code of a store that lacks something, such as hard links or ranges: a retry does not help.
+fn of_io(error: &std::io::Error) -> Option<u8> {
+    (error.kind() == std::io::ErrorKind::Unsupported).then_some(CONFIGURATION)
 }
 
 #[cfg(test)]
@@ -91,6 +101,17 @@ mod tests {
         let io = std::fs::File::open("/nowhere/at/all").with_context(usage).expect_err("nothing");
         check(&io.context("while it was read"), CONFIGURATION);
         check(&anyhow::anyhow!("a cable is loose"), FAILED);
+    }
+
+    #[test]
+    fn a_store_that_lacks_something_is_no_reason_to_try_again() {
+        let lacking = || std::io::Error::new(std::io::ErrorKind::Unsupported, "no ranges");
+        for (error, code) in [(lacking(), CONFIGURATION), (std::io::ErrorKind::TimedOut.into(), FAILED)] {
+            let again = || std::io::Error::new(error.kind(), "as it was");
+            check(&anyhow::Error::from(again()).context("while it was read"), code);
+            check(&anyhow::Error::from(pipeline::Error::Io(again())), code);
+            check(&anyhow::Error::from(trainer_plan::Error::Io(again())), code);
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use parquet::arrow::ArrowWriter;
 use remote_store::{StoreOptions, open_with};
 use store::{Holder, LeaseConfig, Lock};
 use testkit::servers::azure;
-use testkit::servers::http::{Response, serve};
-use testkit::servers::s3::{self, S3};
+use testkit::servers::http::{Delivery, Response, serve};
+use testkit::servers::s3::{self, Fault, S3};
 use testkit::{Home, Outcome, Running, files};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -279,6 +279,51 @@ fn parts_are_leased_on_a_store() {
     run_ok(&home, &verb(&["finalize"]), &variables);
     assert_same(&data(&server), &expected);
     assert!(server.state().objects.keys().all(|key| !key.contains("/leases/")), "the leases are removed");
+}
+
+/// A mistake, found before anything is read: the length would be divided into millions of parts.
+#[test]
+fn a_length_that_no_file_has_is_refused() {
+    let home = prepared();
+    let address = serve(|_| Response { delivery: Delivery::Claims(1 << 62), ..Response::new(200, "one line\n") });
+    let inputs = format!("prepare.inputs=[\"http://{address}/a.txt\"]");
+    let folders = ["--set", "prepare.folder=\"claimed\"", "--set", "data.folder=\"claimed\""];
+    let expected = "a.txt: it claims 4611686018427387904 bytes, which no file has";
+    for command in [&["prepare", "--dry-run"][..], &["prepare"]] {
+        home.run(&[command, &["--set", &inputs], &folders].concat()).assert_fails(2, &[expected]);
+    }
+    let plan = home.run_ok(&[&["plan", "--set", &inputs], &folders[..]].concat());
+    assert!(plan.stdout.contains(expected), "{plan}");
+}
+
+#[test]
+fn a_web_server_without_ranges_is_a_mistake_with_a_way_out() {
+    let home = prepared();
+    let text = "a line of text\n".repeat(1000);
+    let address = serve(move |_| Response::new(200, text.clone()).with("last-modified", s3::DATE));
+    let inputs = format!("prepare.inputs=[\"http://{address}/a.txt\"]");
+    let outcome = home.run(&prepare_args(&inputs, "prepare.folder=\"without-ranges\""));
+    outcome.assert_fails(2, &["the server ignores byte ranges; download the file"]);
+}
+
+/// `cloze init` names what keeps it from listing a store, and each named way leads out.
+#[test]
+fn a_first_file_for_a_store_names_missing_settings() {
+    let home = prepared();
+    let server = S3::start();
+    server.state().objects = corpus(&home);
+    let init = |variables: &Variables| run(&home, &["init", "s3://bucket/corpus/", "--out", "store.toml"], variables);
+    let good = s3_variables(&server);
+    let without = |name: &str| good.clone().into_iter().filter(|(known, _)| known != name).collect::<Variables>();
+    init(&without("AWS_ALLOW_HTTP")).assert_fails(2, &["AWS_ENDPOINT_URL is `http://`", "set AWS_ALLOW_HTTP=true"]);
+    let mut refused = good.clone();
+    refused.insert("AWS_ENDPOINT_URL".to_owned(), "http://127.0.0.1:1".to_owned());
+    init(&refused).assert_fails(2, &["Connection refused", "check the address, the endpoint in the environment"]);
+    server.set_faults(|_| Some(Fault::Status(403)));
+    init(&good).assert_fails(2, &["the server answered 403", "check the credentials in the environment"]);
+    server.set_faults(|_| None);
+    let outcome = init(&good);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
 }
 
 /// A scheduler tries again after 1, and not after 2.

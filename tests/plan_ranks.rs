@@ -148,3 +148,35 @@ fn ranks_that_cannot_share_a_step_are_not_planned() {
         home.run(&["plan", option, wrong]).assert_fails(2, &[option]);
     }
 }
+
+/// `srun --pty bash`: the shell has the variables of task 0 of 3, and two micro-batches are not for three.
+#[test]
+fn a_shell_within_a_step_of_slurm_names_its_variables() {
+    let home = Home::prepared(60);
+    let step = [
+        ("SLURM_JOB_ID", "77"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_STEPID", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_NODEID", "0"),
+        ("SLURM_NTASKS", "3"),
+        ("SLURM_STEP_NUM_TASKS", "3"),
+        ("SLURM_STEP_TASKS_PER_NODE", "3"),
+        ("SLURM_STEP_NODELIST", "localhost"),
+    ];
+    for command in ["plan", "train"] {
+        let run = |without: &[&str]| {
+            let mut started = home.command(&[command, "--set", "run.folder=alone", "--set", "train.steps=2"]);
+            started.envs(step);
+            for name in without {
+                started.env_remove(name);
+            }
+            Outcome::new(started.output().expect("the program starts"))
+        };
+        let way_out = "to start a single process, unset them: `env -u SLURM_STEP_ID -u SLURM_STEPID cloze …`";
+        run(&[]).assert_fails(2, &["3 ranks cannot share", "a shell within `srun`", way_out]);
+        let outcome = run(&["SLURM_STEP_ID", "SLURM_STEPID"]);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+    }
+}

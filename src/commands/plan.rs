@@ -4,6 +4,7 @@ use telemetry::terminal::line;
 use trainer_plan::launch::Launch;
 
 use crate::cli::ConfigArgs;
+use crate::exit::Usage;
 use crate::plan::dry_run::DryRun;
 use crate::plan::run_time::TargetMachine;
 
@@ -18,15 +19,25 @@ pub struct PlanOptions {
 
 /// Prints the plan, as lines or as one JSON object.
 pub fn run(args: &ConfigArgs, options: PlanOptions) -> anyhow::Result<()> {
-    let ranks = match options.target.ranks {
-        Some(ranks) => Some(ranks),
-        None => Launch::from_env()?.map(|launch| launch.world_size).filter(|ranks| *ranks > 1),
-    };
-    let dry_run = DryRun::new(args, TargetMachine { ranks, ..options.target })?;
+    let launch = if options.target.ranks.is_none() { Launch::from_env()? } else { None };
+    let launch = launch.filter(|launch| launch.world_size > 1);
+    let ranks = options.target.ranks.or(launch.as_ref().map(|launch| launch.world_size));
+    let dry_run = DryRun::new(args, TargetMachine { ranks, ..options.target })
+        .map_err(|error| with_origin(error, launch.as_ref()))?;
     if options.json {
         line(dry_run.json().trim_end());
     } else {
         dry_run.lines().into_iter().for_each(line);
     }
     Ok(())
+}
+
+/// Adds to an error about the ranks where their number comes from, if the user has not named it.
+fn with_origin(error: anyhow::Error, launch: Option<&Launch>) -> anyhow::Error {
+    match (launch, error.downcast_ref::<Usage>()) {
+        (Some(launch), Some(Usage(problem))) if problem.contains(" ranks ") => {
+            Usage(format!("{problem}; {}", launch.origin())).into()
+        }
+        _ => error,
+    }
 }

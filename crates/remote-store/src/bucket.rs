@@ -16,14 +16,13 @@ use object_store::{
     UpdateVersion,
 };
 use store::{Created, Entry, Replaced, Stat, Version};
-use tokio::time::timeout;
 use tracing::warn;
 
-use crate::body;
-use crate::connector::observed;
 use crate::failure::{self, Failure};
 use crate::list_pages::SkippedKeys;
 use crate::location::{BucketPlace, Service};
+use crate::progress::Transfer;
+use crate::{body, connector, list_pages};
 
 /// Slowest upload that is progress, per second. A part of 8 MiB may so take 32 seconds longer than a request without a
 /// body.
@@ -73,6 +72,15 @@ impl Bucket {
         }
     }
 
+    /// Runs one call of the client with a time limit, and returns the reason if it fails.
+    pub(crate) async fn observed<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, Failure> {
+        connector::observed(&self.display, limit, call).await
+    }
+
     /// Returns the time limit of a request that sends `bytes` bytes.
     pub(crate) fn upload_limit(&self, bytes: usize) -> Duration {
         self.stall_timeout + Duration::from_secs(bytes as u64 / MIN_UPLOAD_BYTES_PER_SECOND)
@@ -95,7 +103,7 @@ impl Bucket {
     async fn put(&self, path: &Path, bytes: Bytes, mode: PutMode) -> Result<Stat, Failure> {
         let length = bytes.len();
         let call = self.client.put_opts(path, PutPayload::from_bytes(bytes), mode.into());
-        let put = observed(self.upload_limit(length), call).await?;
+        let put = self.observed(self.upload_limit(length), call).await?;
         Ok(stat_of_put(put, length as u64)?)
     }
 
@@ -105,7 +113,7 @@ impl Bucket {
     }
 
     pub(crate) async fn meta(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
-        match observed(self.stall_timeout, self.client.head(path)).await {
+        match self.observed(self.stall_timeout, self.client.head(path)).await {
             Ok(meta) => Ok(Some(meta)),
             Err(failure) if failure.error.kind() == ErrorKind::NotFound => Ok(None),
             Err(failure) => Err(failure.into()),
@@ -115,7 +123,7 @@ impl Bucket {
     /// Begins a read; `None` if the object is absent.
     pub(crate) async fn open(&self, path: &Path, range: Option<GetRange>) -> Result<Option<GetResult>, Failure> {
         let options = GetOptions { range, ..GetOptions::default() };
-        match observed(self.stall_timeout, self.client.get_opts(path, options)).await {
+        match self.observed(self.stall_timeout, self.client.get_opts(path, options)).await {
             Ok(result) => Ok(Some(result)),
             Err(failure) if failure.error.kind() == ErrorKind::NotFound => Ok(None),
             Err(failure) => Err(failure),
@@ -127,17 +135,14 @@ impl Bucket {
         let expected = result.range.end - result.range.start;
         let mut received = 0;
         let mut stream = result.into_stream();
-        loop {
-            match timeout(self.stall_timeout, stream.next()).await {
-                Err(_) => return Err(failure::stalled(self.stall_timeout)),
-                Ok(Some(Err(error))) => return Err(failure::cut_body(&error)),
-                Ok(Some(Ok(chunk))) => {
-                    received += chunk.len() as u64;
-                    sink(&chunk);
-                }
-                Ok(None) => return body::check_complete(received, expected),
-            }
+        let mut transfer = Transfer::new(&self.display, self.stall_timeout);
+        while let Some(chunk) = transfer.next(stream.next()).await? {
+            let chunk = chunk.map_err(|error| failure::cut_body(&error))?;
+            received += chunk.len() as u64;
+            transfer.add(chunk.len());
+            sink(&chunk);
         }
+        body::check_complete(received, expected)
     }
 
     pub(crate) async fn collect(&self, result: GetResult) -> io::Result<Vec<u8>> {
@@ -177,9 +182,11 @@ impl Bucket {
                 None => self.client.list(Some(folder)),
                 Some(last) => self.client.list_with_offset(Some(folder), last),
             };
+            // The pages of another request may repeat those of the first one.
+            list_pages::restart();
             let before = entries.len();
             let error = loop {
-                match observed(self.stall_timeout, async { stream.next().await.transpose() }).await {
+                match self.observed(self.stall_timeout, async { stream.next().await.transpose() }).await {
                     Ok(None) => return Ok(without_markers(entries)),
                     Ok(Some(meta)) => {
                         let Some(name) = self.name_of(&meta.location) else { continue };

@@ -9,7 +9,6 @@ use object_store::ObjectStoreExt as _;
 use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
 use crate::bucket::{Bucket, stat_of};
-use crate::connector::observed;
 use crate::list_pages::with_skipped;
 use crate::runtime;
 use crate::upload::BucketUpload;
@@ -62,7 +61,7 @@ impl StoreBackend for Bucket {
     fn delete(&self, name: &str) -> io::Result<()> {
         let (bucket, path) = (self.clone(), self.path(name)?);
         runtime::run(async move {
-            match observed(bucket.stall_timeout, bucket.client.delete(&path)).await {
+            match bucket.observed(bucket.stall_timeout, bucket.client.delete(&path)).await {
                 Err(failure) if failure.error.kind() != ErrorKind::NotFound => Err(failure.into()),
                 _ => Ok(()),
             }

@@ -10,18 +10,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService};
+use futures_util::StreamExt as _;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
 use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::{Certificate, NoProxy, Proxy};
-use tokio::time::timeout;
 
 use crate::failure::{self, Failure};
 use crate::options::CONNECT_TIMEOUT;
+use crate::progress::limited;
 use crate::web::client_builder;
-use crate::{client_settings, list_pages};
+use crate::{answered, client_settings, list_pages};
 
 /// Longest part of an error answer that is searched for a code.
 const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// Longest page of a list: a thousand keys of a kilobyte each have a few megabytes.
+const MAX_PAGE_BYTES: usize = 64 << 20;
 
 /// Address of the credential services of AWS, Azure and Google in their machines.
 const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
@@ -74,18 +80,24 @@ struct RecordingClient(HttpClient);
 impl HttpService for RecordingClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_metadata = request.uri().host().is_some_and(|host| METADATA_HOSTS.contains(&host));
+        let server = request.uri().authority().map_or(String::new(), |server| server.as_str().to_owned());
         let is_list = list_pages::is_list(request.method().as_str(), request.uri().query().unwrap_or_default());
         let answer = self.0.execute(request).await;
         let failure = match &answer {
             Ok(response) if !response.status().is_client_error() && !response.status().is_server_error() => {
+                answered::record(&server);
                 if response.status().is_redirection() {
                     record(Failure::from_status(response.status().as_u16(), String::new()));
                 }
                 return if is_list { usable_page(answer?).await } else { answer };
             }
-            _ if is_metadata => without_credentials(),
-            Ok(_) => return record_answer(answer?).await,
-            Err(error) => Failure::from_transport(error),
+            Ok(response) if is_metadata && response.status().is_client_error() => without_credentials(),
+            Ok(_) => {
+                answered::record(&server);
+                return record_answer(answer?).await;
+            }
+            Err(_) if is_metadata && !answered::has(&server) => without_credentials(),
+            Err(error) => Failure::from_transport(error, &server),
         };
         record(failure);
         answer
@@ -95,22 +107,38 @@ impl HttpService for RecordingClient {
 /// Returns a page of a list without objects that no request can name.
 async fn usable_page(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
-    let page = body.bytes().await.inspect_err(|error| record(Failure::from_transport(error)))?;
-    Ok(HttpResponse::from_parts(parts, Bytes::from(list_pages::usable_part(&page)).into()))
+    let page = beginning(body, MAX_PAGE_BYTES).await.inspect_err(|error| record(failure::cut_body(error).into()))?;
+    let usable = list_pages::usable_part(&page).map_err(|problem| {
+        record(std::io::Error::new(problem.kind(), problem.to_string()).into());
+        HttpError::new(HttpErrorKind::Decode, problem)
+    })?;
+    Ok(HttpResponse::from_parts(parts, Bytes::from(usable).into()))
 }
 
 /// Records an error answer, and returns it without its body.
 async fn record_answer(response: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
-    let is_small = parts.headers.get("content-length").and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    let body = if is_small.is_none_or(|length| length <= MAX_BODY_BYTES) { body.bytes().await? } else { Bytes::new() };
     let header = |name: &str| parts.headers.get(name).and_then(|code| code.to_str().ok()).map(str::to_owned);
     let code = match header("x-ms-error-code") {
         Some(code) => failure::checked_code(&code),
-        None => failure::code_in(&String::from_utf8_lossy(&body[..body.len().min(MAX_BODY_BYTES)])),
+        None => failure::code_in(&String::from_utf8_lossy(&beginning(body, MAX_BODY_BYTES).await?)),
     };
-    record(Failure::from_status(parts.status.as_u16(), code));
+    record(Failure::from_answer(parts.status.as_u16(), code, &parts.headers));
     Ok(HttpResponse::from_parts(parts, Bytes::new().into()))
+}
+
+/// Reads a body up to a bound. The rest is not read.
+async fn beginning(body: HttpResponseBody, max_bytes: usize) -> Result<Vec<u8>, HttpError> {
+    let mut stream = body.bytes_stream();
+    let mut beginning = Vec::new();
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk?;
+        beginning.extend_from_slice(&chunk[..chunk.len().min(max_bytes - beginning.len())]);
+        if beginning.len() == max_bytes {
+            break;
+        }
+    }
+    Ok(beginning)
 }
 
 /// Returns the failure of a machine without a role.
@@ -125,21 +153,17 @@ fn record(failure: Failure) {
     let _ = NEWEST.try_with(|newest| *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure));
 }
 
-/// Runs one call of `object_store` with a time limit, and returns the reason if it fails.
+/// Runs one call of `object_store` on `place` with a time limit, and returns the reason if it fails.
 pub(crate) async fn observed<T>(
+    place: &str,
     limit: Duration,
     call: impl Future<Output = object_store::Result<T>>,
 ) -> Result<T, Failure> {
     let newest = Arc::new(Mutex::new(None));
-    let answer = timeout(limit, NEWEST.scope(Arc::clone(&newest), call)).await;
-    match answer {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => {
-            let newest = newest.lock().unwrap_or_else(PoisonError::into_inner).take();
-            Err(newest.unwrap_or_else(|| without_request(&error)))
-        }
-        Err(_) => Err(failure::stalled(limit).into()),
-    }
+    limited(place, limit, NEWEST.scope(Arc::clone(&newest), call)).await?.map_err(|error| {
+        let newest = newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        newest.unwrap_or_else(|| without_request(&error))
+    })
 }
 
 /// Returns the failure of a call whose requests all had good answers, or that sent none.

@@ -8,7 +8,8 @@
 //! | 429, 500, 502, 503 and other 5xx except 501, 505 and 507 | `WouldBlock` | yes |
 //! | 401, 403 | `PermissionDenied` | no |
 //! | 404, 410 | `NotFound` | no |
-//! | connection refused, host unknown | `ConnectionRefused`, `NotConnected` | no |
+//! | connection refused, host unknown, before the server has [answered](crate::answered) | `ConnectionRefused`, `NotConnected` | no |
+//! | the same after an answer of the server | `ConnectionReset` | yes |
 //! | 507 | `StorageFull` | no |
 //! | all others | `Other`, `Unsupported` | no |
 
@@ -17,6 +18,10 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
+use reqwest::header::HeaderMap;
+use store::RetryAfter;
+
+use crate::{answered, retry_after};
 
 /// Longest error code of a server that a message repeats.
 const MAX_CODE_CHARS: usize = 64;
@@ -64,9 +69,37 @@ impl Failure {
         Self { error, status: Some(status), code }
     }
 
-    /// Returns the failure of a request that had no complete answer.
-    pub(crate) fn from_transport(error: &(dyn Error + 'static)) -> Self {
-        io::Error::new(transport_kind(error), format!("the connection failed: {}", innermost(error))).into()
+    /// Returns the failure of an answer with an error status, and with the pause that its headers ask for.
+    pub(crate) fn from_answer(status: u16, code: String, headers: &HeaderMap) -> Self {
+        let failure = Self::from_status(status, code);
+        match retry_after::pause_of(headers) {
+            Some(pause) if failure.error.kind() == ErrorKind::WouldBlock => {
+                let error = RetryAfter::error(failure.error.kind(), failure.error.to_string(), pause);
+                Self { error, ..failure }
+            }
+            _ => failure,
+        }
+    }
+
+    /// Returns the failure of a request to `server` that had no complete answer.
+    pub(crate) fn from_transport(error: &(dyn Error + 'static), server: &str) -> Self {
+        let kind = match transport_kind(error) {
+            ErrorKind::ConnectionRefused | ErrorKind::NotConnected if answered::has(server) => {
+                ErrorKind::ConnectionReset
+            }
+            kind => kind,
+        };
+        let cause = innermost(error);
+        let hint = match kind {
+            ErrorKind::NotConnected if cause.contains("certificate") => {
+                "; to trust it, set the variable `…_PROXY_CA_CERTIFICATE` of docs/object-stores.md"
+            }
+            ErrorKind::ConnectionRefused | ErrorKind::NotConnected => {
+                "; check the address, the endpoint in the environment (docs/object-stores.md), and that the server runs"
+            }
+            _ => "",
+        };
+        io::Error::new(kind, format!("the connection failed: {cause}{hint}")).into()
     }
 }
 

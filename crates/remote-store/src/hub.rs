@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::hub_tree::{Tree, read_tree};
 use crate::location::{DatasetPlace, is_web_scheme};
 use crate::options::StoreOptions;
-use crate::read_only::ReadBackend;
+use crate::read_only::{KnownObject, ReadBackend};
 use crate::runtime;
 use crate::web::Web;
 
@@ -150,10 +150,10 @@ impl ReadBackend for Hub {
         self.found(runtime::run(async move { Ok(web.get(url).await) })?)
     }
 
-    fn get_range(&self, name: &str, range: Range<u64>, known: Option<u64>) -> io::Result<Vec<u8>> {
+    fn get_range(&self, name: &str, range: Range<u64>, known: Option<KnownObject>) -> io::Result<Vec<u8>> {
         let (web, url) = (self.web.clone(), self.file_url(name));
         let listed = || self.tree.lock().unwrap_or_else(PoisonError::into_inner).length_of(&self.path(name));
-        let known = known.or_else(listed);
+        let known = known.or_else(|| listed().map(|bytes| KnownObject { bytes, tag: None }));
         let outcome = runtime::run(async move { Ok(web.get_range(url, range, known).await) })?;
         self.found(outcome)?.ok_or_else(|| ErrorKind::NotFound.into())
     }

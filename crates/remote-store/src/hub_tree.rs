@@ -1,5 +1,6 @@
 //! File list of one commit of a repository, read page by page.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::UNIX_EPOCH;
 
@@ -22,6 +23,8 @@ pub(crate) struct Tree {
     pages: usize,
     /// Following page.
     next: Option<Url>,
+    /// Queries of the pages.
+    queries: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -52,27 +55,35 @@ struct LargeFile {
 }
 
 /// Reads the pages that `tree` lacks. After an error the pages so far are in the answer.
+///
+/// A mirror of the Hub may pass the address of the next page on as it is. The mirror is asked for it: of the address, only
+/// the query is taken.
 pub(crate) async fn read_tree(web: &Web, first: Url, mut tree: Tree) -> (Tree, Result<(), Failure>) {
-    let origin = first.origin();
+    let invalid = |message: String| Err(io::Error::new(ErrorKind::InvalidData, message).into());
     let mut page = first;
     page.set_query(Some("recursive=true"));
     loop {
         if tree.pages > 0 {
-            let Some(next) = tree.next.clone() else {
+            let Some(next) = &tree.next else {
                 tree.files.sort_by(|a, b| a.path.cmp(&b.path));
                 return (tree, Ok(()));
             };
-            page = next;
+            page.set_query(next.query());
         }
-        if tree.pages == MAX_PAGES || page.origin() != origin {
-            let message = "the file list has too many pages, or continues on another server";
-            return (tree, Err(io::Error::new(ErrorKind::InvalidData, message).into()));
+        if tree.pages == MAX_PAGES {
+            return (tree, invalid(format!("the file list has more than {MAX_PAGES} pages")));
         }
         match read_page(web, page.clone()).await {
             Ok((files, next)) => {
                 tree.files.extend(files);
-                tree.next = next;
                 tree.pages += 1;
+                tree.queries.insert(page.query().unwrap_or_default().to_owned());
+                let is_repeated = |next: &Url| tree.queries.contains(next.query().unwrap_or_default());
+                if next.as_ref().is_some_and(is_repeated) {
+                    let message = format!("the file list does not end: page {} leads to an earlier one", tree.pages);
+                    return (Tree::default(), invalid(message));
+                }
+                tree.next = next;
             }
             Err(failure) => return (tree, Err(failure)),
         }

@@ -23,12 +23,13 @@
 //! | a version | the `ETag`. Some servers derive it from the content, so equal bytes may have equal versions |
 //!
 //! Each call is one attempt; [`Retries`](store::Retries) repeats those without an answer. A request ends with an error
-//! when nothing arrives for [`StoreOptions::stall_timeout`]. Credentials come from the environment and occur in no
+//! when almost nothing arrives for [`StoreOptions::stall_timeout`]. Credentials come from the environment and occur in no
 //! error, log record, `Debug` output or displayed location.
 //!
 //! # Reference
 //! Amazon S3 User Guide, "Conditional writes"; RFC 9110, section 13, for what the two headers decide.
 
+mod answered;
 mod body;
 mod bucket;
 mod bucket_backend;
@@ -41,10 +42,14 @@ mod hub_tree;
 mod list_pages;
 mod location;
 mod options;
+mod progress;
 mod providers;
 mod read_only;
+mod redirect;
+mod retry_after;
 mod runtime;
 mod upload;
+mod values;
 mod web;
 mod web_backend;
 

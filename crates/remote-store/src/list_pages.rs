@@ -8,13 +8,21 @@
 //! The entries of such keys are removed from a page before `object_store` parses it, and counted. Empty objects whose keys
 //! end with `/` mark folders, and are removed without a count.
 //!
+//! A list ends with the first page that names no next one. A page whose token or first key an earlier page of the same
+//! list had, and a page beyond the [`MAX_PAGES`]th, are errors: a faulty server would otherwise be asked without end.
+//!
 //! # Reference
 //! Amazon S3 API Reference, `ListObjectsV2`; Azure Blob Storage REST API, "List Blobs".
 
+use std::collections::BTreeSet;
 use std::future::Future;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use object_store::path::Path;
+use store::notice;
+use tracing::warn;
 
 /// Keys that a message names, at most.
 const MAX_SHOWN: usize = 5;
@@ -22,9 +30,55 @@ const MAX_SHOWN: usize = 5;
 /// Longest part of a key that a message repeats.
 const MAX_SHOWN_CHARS: usize = 200;
 
+/// Most pages of a list: a hundred million objects at a thousand each.
+const MAX_PAGES: usize = 100_000;
+
 tokio::task_local! {
-    /// Objects that were left out of the pages of this listing.
-    static SKIPPED: Arc<Mutex<SkippedKeys>>;
+    /// State of this listing.
+    static LISTING: Arc<Mutex<Listing>>;
+}
+
+/// Pages of a listing so far.
+#[derive(Debug)]
+struct Listing {
+    began: Instant,
+    skipped: SkippedKeys,
+    pages: usize,
+    /// Tokens and first keys of the pages.
+    seen: BTreeSet<(&'static str, [u8; 32])>,
+}
+
+impl Listing {
+    fn new() -> Self {
+        Self { began: Instant::now(), skipped: SkippedKeys::default(), pages: 0, seen: BTreeSet::new() }
+    }
+
+    /// Adds a page.
+    fn add(&mut self, page: &[u8], format: &PageFormat, skipped: SkippedKeys) -> io::Result<()> {
+        self.pages += 1;
+        let text = |tags| element(page, tags, 0).map(|(start, end)| &page[start..end]);
+        let marks = [("token", text(format.next)), ("key", text(format.entry).and_then(|entry| key_of(entry, format)))];
+        for (kind, mark) in marks {
+            if mark.is_some_and(|mark| !self.seen.insert((kind, blake3::hash(mark).into()))) {
+                return Err(endless(&format!("its page {} repeats the {kind} of an earlier one", self.pages)));
+            }
+        }
+        if self.pages > MAX_PAGES {
+            return Err(endless(&format!("it has more than {MAX_PAGES} pages")));
+        }
+        if self.began.elapsed() >= notice::AFTER && notice::is_due() {
+            warn!(pages = self.pages, "store: a long list of objects is being read");
+        }
+        self.skipped.count += skipped.count;
+        let room = MAX_SHOWN - self.skipped.shown.len();
+        self.skipped.shown.extend(skipped.shown.into_iter().take(room));
+        Ok(())
+    }
+}
+
+fn endless(why: &str) -> io::Error {
+    let message = format!("the list of objects does not end: {why}; name a smaller prefix, or check the server");
+    io::Error::new(ErrorKind::InvalidData, message)
 }
 
 /// Objects that a listing leaves out.
@@ -52,17 +106,27 @@ struct PageFormat {
     entry: [&'static [u8]; 2],
     key: [&'static [u8]; 2],
     empty: &'static [u8],
+    /// Token of the next page. An empty element of the last page has no separate end.
+    next: [&'static [u8]; 2],
 }
 
 /// Pages of S3 and of Google Cloud Storage.
-const S3: PageFormat =
-    PageFormat { entry: [b"<Contents>", b"</Contents>"], key: [b"<Key>", b"</Key>"], empty: b"<Size>0</Size>" };
+const S3: PageFormat = PageFormat {
+    entry: [b"<Contents>", b"</Contents>"],
+    key: [b"<Key>", b"</Key>"],
+    empty: b"<Size>0</Size>",
+    next: [b"<NextContinuationToken>", b"</NextContinuationToken>"],
+};
 
 const AZURE: PageFormat = PageFormat {
     entry: [b"<Blob>", b"</Blob>"],
     key: [b"<Name>", b"</Name>"],
     empty: b"<Content-Length>0</Content-Length>",
+    next: [b"<NextMarker>", b"</NextMarker>"],
 };
+
+/// Beginning of a page of Azure.
+const AZURE_LIST: &[u8] = b"<EnumerationResults";
 
 /// Whether a request asks for a page of a list, by its query.
 pub(crate) fn is_list(method: &str, query: &str) -> bool {
@@ -71,25 +135,34 @@ pub(crate) fn is_list(method: &str, query: &str) -> bool {
 
 /// Runs a listing. Returns the objects that were left out of its pages.
 pub(crate) async fn with_skipped<T>(listing: impl Future<Output = T>) -> (T, SkippedKeys) {
-    let skipped = Arc::new(Mutex::new(SkippedKeys::default()));
-    let listed = SKIPPED.scope(Arc::clone(&skipped), listing).await;
-    let skipped = skipped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let state = Arc::new(Mutex::new(Listing::new()));
+    let listed = LISTING.scope(Arc::clone(&state), listing).await;
+    let skipped = state.lock().unwrap_or_else(PoisonError::into_inner).skipped.clone();
     (listed, skipped)
 }
 
-/// Returns a page without objects that no request can name.
-pub(crate) fn usable_part(page: &[u8]) -> Vec<u8> {
+/// Begins the pages of this listing again, from another key.
+pub(crate) fn restart() {
+    let _ = LISTING.try_with(|listing| listing.lock().unwrap_or_else(PoisonError::into_inner).seen.clear());
+}
+
+/// Returns a page without objects that no request can name. Fails if the pages do not end.
+pub(crate) fn usable_part(page: &[u8]) -> io::Result<Vec<u8>> {
     let mut skipped = SkippedKeys::default();
-    let format = if find(page, S3.entry[0], 0).is_some() { S3 } else { AZURE };
+    let format = if find(page, AZURE_LIST, 0).is_some() { AZURE } else { S3 };
     let usable = filtered(page, &format, &mut skipped);
-    // Outside of `with_skipped` no caller reads them.
-    let _ = SKIPPED.try_with(|all| {
-        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.count += skipped.count;
-        let room = MAX_SHOWN - all.shown.len();
-        all.shown.extend(skipped.shown.into_iter().take(room));
+    // Outside of `with_skipped` there is one page.
+    let added = LISTING.try_with(|listing| {
+        let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+        listing.add(page, &format, skipped)
     });
-    usable
+    added.unwrap_or(Ok(())).map(|()| usable)
+}
+
+/// Returns the key of an entry, escaped.
+fn key_of<'a>(entry: &'a [u8], format: &PageFormat) -> Option<&'a [u8]> {
+    let (start, end) = element(entry, format.key, 0)?;
+    entry[start..end].strip_prefix(format.key[0])?.strip_suffix(format.key[1])
 }
 
 fn filtered(page: &[u8], format: &PageFormat, skipped: &mut SkippedKeys) -> Vec<u8> {
@@ -97,8 +170,7 @@ fn filtered(page: &[u8], format: &PageFormat, skipped: &mut SkippedKeys) -> Vec<
     let mut at = 0;
     while let Some((start, end)) = element(page, format.entry, at) {
         let entry = &page[start..end];
-        let key = element(entry, format.key, 0).map(|(start, end)| &entry[start..end]);
-        let key = key.and_then(|key| key.strip_prefix(format.key[0])?.strip_suffix(format.key[1]));
+        let key = key_of(entry, format);
         let text = key.and_then(unescaped);
         let is_marker = text.as_deref().is_some_and(|key| key.ends_with('/')) && find(entry, format.empty, 0).is_some();
         usable.extend_from_slice(&page[at..start]);
@@ -218,6 +290,30 @@ mod tests {
         let (rest, found) = skipped(&page(&[good.clone(), bad[0].clone(), bad[1].clone(), marker]), &AZURE);
         assert_eq!((rest, found.count), (page(&[good]), 2));
         assert_eq!(found.shown, ["a//b", ""]);
+    }
+
+    /// Pages that say that there are more: with the same token, with new tokens and the same objects, and both new.
+    #[test]
+    fn pages_that_repeat_earlier_ones_end_the_list() {
+        let s3 = |key: &str, token: &str| {
+            format!("<Contents><Key>{key}</Key></Contents><NextContinuationToken>{token}</NextContinuationToken>")
+        };
+        let azure = |key: &str, token: &str| format!("<Blob><Name>{key}</Name></Blob><NextMarker>{token}</NextMarker>");
+        let outcome = |pages: &[String], format: &PageFormat| {
+            let mut listing = Listing::new();
+            let mut added = pages.iter().map(|page| listing.add(page.as_bytes(), format, SkippedKeys::default()));
+            added.find_map(Result::err).map(|error| error.to_string()).unwrap_or_default()
+        };
+        for (page, format) in [(&s3 as &dyn Fn(&str, &str) -> String, S3), (&azure, AZURE)] {
+            assert_eq!(outcome(&[page("a", "1"), page("b", "2"), page("c", "")], &format), "");
+            let same_token = outcome(&[page("a", "1"), page("b", "1")], &format);
+            assert!(same_token.contains("its page 2 repeats the token"), "{same_token}");
+            let same_key = outcome(&[page("a", "1"), page("b", "2"), page("a", "3")], &format);
+            assert!(same_key.contains("its page 3 repeats the key"), "{same_key}");
+            let new: Vec<String> = (0..=MAX_PAGES).map(|page| page.to_string()).map(|at| page(&at, &at)).collect();
+            assert_eq!(outcome(&new[..MAX_PAGES], &format), "");
+            assert!(outcome(&new, &format).contains("more than 100000 pages"));
+        }
     }
 
     #[test]

@@ -64,9 +64,9 @@ pub(crate) struct DatasetPlace {
     pub(crate) prefix: String,
 }
 
-/// Returns the scheme of a URL, in lower case; `None` for a path.
+/// Returns the scheme of a URL, in lower case; `None` for a path. A URL with white space before it is none of a path.
 pub(crate) fn scheme(location: &str) -> Option<String> {
-    let (scheme, _) = location.split_once("://")?;
+    let (scheme, _) = location.trim_start().split_once("://")?;
     let first = scheme.chars().next()?;
     let follows = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
     (first.is_ascii_alphabetic() && scheme.chars().all(follows)).then(|| scheme.to_ascii_lowercase())
@@ -85,6 +85,7 @@ pub(crate) fn is_web_scheme(scheme: &str) -> bool {
 /// container of `abfs://CONTAINER@ACCOUNT` stays.
 pub(crate) fn without_secrets(location: &str) -> String {
     let Some(scheme) = scheme(location) else { return location.to_owned() };
+    let location = location.trim();
     let rest = &location[scheme.len() + "://".len()..];
     let authority = rest.split('/').next().unwrap_or_default();
     let user = authority.rsplit_once('@').map(|(user, _)| user);
@@ -99,6 +100,9 @@ impl Location {
     /// Parses a path or a URL. Errors never repeat the user part or the query of a URL.
     pub(crate) fn parse(location: &str) -> io::Result<Self> {
         let Some(scheme) = scheme(location) else { return Ok(Self::Folder(location.into())) };
+        if location.trim() != location {
+            return Err(invalid(&scheme, "begins or ends with white space; remove it"));
+        }
         match &*scheme {
             "s3" | "s3a" => bucket(Service::S3, "s3", location),
             "gs" | "gcs" => bucket(Service::Google, "gs", location),

@@ -1,7 +1,7 @@
 //! Stores that can only be read.
 //!
 //! # Definition
-//! The length of an object is remembered when its metadata are read. A range of an object that has another length is
+//! The length and the tag of an object are remembered when its metadata are read. A range of an object that has others is
 //! refused: the ranges of a reader would be of two contents.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,22 @@ use std::sync::{Mutex, PoisonError};
 
 use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
+/// What is known of an object from its metadata.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownObject {
+    pub(crate) bytes: u64,
+    /// Tag of the content, if the server has sent one.
+    pub(crate) tag: Option<String>,
+}
+
 /// Reading part of a [`StoreBackend`].
 pub(crate) trait ReadBackend: Debug + Send + Sync {
     /// Name of the store in errors.
     const NAME: &'static str;
 
     fn get(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>>;
-    /// Reads a range. `known` is the length of the object, if its metadata were read before.
-    fn get_range(&self, name: &str, range: Range<u64>, known: Option<u64>) -> io::Result<Vec<u8>>;
+    /// Reads a range. `known` is of the object, if its metadata were read before.
+    fn get_range(&self, name: &str, range: Range<u64>, known: Option<KnownObject>) -> io::Result<Vec<u8>>;
     fn head(&self, name: &str) -> io::Result<Option<Stat>>;
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>>;
     fn display_path(&self, name: &str) -> String;
@@ -30,25 +38,28 @@ pub(crate) trait ReadBackend: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct ReadOnly<T> {
     backend: T,
-    /// Lengths of the objects whose metadata were read.
-    lengths: Mutex<BTreeMap<String, u64>>,
+    /// Objects whose metadata were read.
+    known: Mutex<BTreeMap<String, KnownObject>>,
 }
 
 impl<B: ReadBackend> ReadOnly<B> {
     pub(crate) fn new(backend: B) -> Self {
-        Self { backend, lengths: Mutex::default() }
+        Self { backend, known: Mutex::default() }
     }
 
     fn remember(&self, name: &str, stat: Option<&Stat>) {
-        let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match stat {
-            Some(stat) => lengths.insert(name.to_owned(), stat.bytes),
-            None => lengths.remove(name),
+            Some(Stat { bytes, version, .. }) => {
+                let tag = Some(version.to_string()).filter(|version| !version.ends_with(" bytes"));
+                known.insert(name.to_owned(), KnownObject { bytes: *bytes, tag })
+            }
+            None => known.remove(name),
         };
     }
 
-    fn known(&self, name: &str) -> Option<u64> {
-        self.lengths.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    fn known(&self, name: &str) -> Option<KnownObject> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 }
 

@@ -7,8 +7,16 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Threads of the runtime. Two saturate a local server; the work per request is small.
-const THREADS: usize = 2;
+/// Bounds of the number of threads. The work per request is small, but encryption and copies for all readers of a process
+/// are on these threads. Two saturate a local server without encryption.
+const MIN_THREADS: usize = 2;
+const MAX_THREADS: usize = 8;
+
+/// Returns the number of threads: one for each four cores, within the bounds.
+fn threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (cores / 4).clamp(MIN_THREADS, MAX_THREADS)
+}
 
 /// Runtime of all stores of this process. It lives until the process ends.
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
@@ -19,7 +27,7 @@ pub(crate) fn handle() -> io::Result<Handle> {
     if let Some(started) = &*runtime {
         return Ok(started.handle().clone());
     }
-    let started = Builder::new_multi_thread().worker_threads(THREADS).thread_name("store").enable_all().build()?;
+    let started = Builder::new_multi_thread().worker_threads(threads()).thread_name("store").enable_all().build()?;
     let handle = started.handle().clone();
     *runtime = Some(started);
     Ok(handle)

@@ -19,7 +19,6 @@ use store::{Stat, Upload};
 use tokio::task::AbortHandle;
 
 use crate::bucket::{Bucket, stat_of_put};
-use crate::connector::observed;
 use crate::runtime;
 
 /// Size of a part. S3 and R2 require at least 5 MiB, and R2 parts of equal size.
@@ -109,7 +108,7 @@ impl BucketUpload {
         let (bucket, path) = (self.bucket.clone(), self.path.clone());
         let id: Arc<str> = runtime::run(async move {
             let begun = bucket.client.create_multipart(&path);
-            Ok(observed(bucket.stall_timeout, begun).await?)
+            Ok(bucket.observed(bucket.stall_timeout, begun).await?)
         })?
         .into();
         self.upload_id = Some(Arc::clone(&id));
@@ -125,7 +124,7 @@ impl BucketUpload {
             let limit = bucket.upload_limit(bytes.len());
             let put = bucket.client.put_part(&path, &upload_id, number, PutPayload::from_bytes(bytes));
             // An upload that was dropped does not read the answer.
-            let _ = sender.send(observed(limit, put).await.map_err(io::Error::from));
+            let _ = sender.send(bucket.observed(limit, put).await.map_err(io::Error::from));
         });
         Ok(Request { answer, task: task.abort_handle() })
     }
@@ -162,7 +161,7 @@ impl BucketUpload {
         runtime::run(async move {
             let completed = bucket.client.complete_multipart(&path, &upload_id, parts);
             // A server joins the parts before it answers.
-            match observed(bucket.stall_timeout * 2, completed).await {
+            match bucket.observed(bucket.stall_timeout * 2, completed).await {
                 Ok(put) => stat_of_put(put, length),
                 // The upload no longer exists: an earlier completion, whose answer was lost, may have ended it.
                 Err(failure) if repeated && matches!(failure.status, Some(400 | 404)) => {
@@ -233,7 +232,7 @@ impl Drop for BucketUpload {
         // If the abort fails, the lifecycle rule of the bucket removes the parts.
         let _ = runtime::run(async move {
             let limit = bucket.stall_timeout.min(ABORT_TIMEOUT);
-            Ok(observed(limit, bucket.client.abort_multipart(&path, &upload_id)).await?)
+            Ok(bucket.observed(limit, bucket.client.abort_multipart(&path, &upload_id)).await?)
         });
     }
 }

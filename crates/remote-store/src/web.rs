@@ -2,25 +2,31 @@
 //!
 //! # Definition
 //! Redirects are followed by this client, not by the library below: the token goes only to requests of the origin that
-//! it belongs to, and never over an unencrypted connection after an encrypted one.
+//! it belongs to, and never over an unencrypted connection after an encrypted one. [`redirect`] has the rules.
+//!
+//! A file whose metadata were read is read in ranges of the same length, and of the same tag if the server sends tags.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Once};
 use std::time::{Duration, UNIX_EPOCH};
 
 use reqwest::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LOCATION, RANGE,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED,
+    LOCATION, RANGE,
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Method, Response};
 use store::{Stat, Version};
-use tokio::time::timeout;
-use url::{Origin, Url};
+use tracing::warn;
+use url::{Origin, Position, Url};
 
-use crate::body;
 use crate::failure::{self, Failure};
 use crate::options::{CONNECT_TIMEOUT, StoreOptions, USER_AGENT};
+use crate::progress::{Transfer, limited};
+use crate::read_only::KnownObject;
+use crate::{answered, body, redirect};
 
 const MAX_REDIRECTS: usize = 10;
 /// Longest answer that is kept as a whole for the client's own use, such as a page of a file list.
@@ -76,32 +82,31 @@ impl Web {
     /// Sends a request and follows redirects. An error status is a failure.
     pub(crate) async fn send(&self, method: Method, url: Url, range: Option<Range<u64>>) -> Result<Answer, Failure> {
         let mut url = url;
-        let mut first: Option<HeaderMap> = None;
+        let mut first: Option<(HeaderMap, Option<SocketAddr>)> = None;
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_once(method.clone(), url.clone(), range.as_ref()).await?;
-            let first = first.get_or_insert_with(|| response.headers().clone());
+            let (headers, from) = first.get_or_insert_with(|| (response.headers().clone(), response.remote_addr()));
+            redirect::check_answer(*from, response.remote_addr())?;
             let status = response.status();
             if !status.is_redirection() {
                 if status.is_success() {
-                    return Ok(Answer { first: first.clone(), response });
+                    return Ok(Answer { first: headers.clone(), response });
                 }
                 let code = response.headers().get("x-error-code").and_then(|code| code.to_str().ok());
                 let code = failure::checked_code(code.unwrap_or_default());
-                return Err(Failure::from_status(status.as_u16(), code));
+                return Err(Failure::from_answer(status.as_u16(), code, response.headers()));
             }
             let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok());
             let target = target.and_then(|target| url.join(target).ok());
             let target = target.ok_or_else(|| io::Error::other("the server redirects to no valid address"))?;
-            let is_downgrade = url.scheme() == "https" && target.scheme() != "https";
-            if is_downgrade || !matches!(target.scheme(), "http" | "https") {
-                return Err(io::Error::other("the server redirects to an address that is not encrypted").into());
-            }
+            redirect::check(&url, &target, *from)?;
             url = target;
         }
         Err(io::Error::other(format!("the server redirects more than {MAX_REDIRECTS} times")).into())
     }
 
     async fn send_once(&self, method: Method, url: Url, range: Option<&Range<u64>>) -> Result<Response, Failure> {
+        let server = server_of(&url);
         // Without compression the length of the answer is that of the file.
         let mut request = self.client.request(method, url.clone()).header(ACCEPT_ENCODING, "identity");
         if let Some(Range { start, end }) = range {
@@ -112,29 +117,24 @@ impl Web {
         {
             request = request.header(AUTHORIZATION, header.clone());
         }
-        match timeout(self.stall_timeout, request.send()).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(Failure::from_transport(&error)),
-            Err(_) => Err(failure::stalled(self.stall_timeout).into()),
-        }
+        let answer = limited(server, self.stall_timeout, request.send()).await?;
+        answer.inspect(|_| answered::record(server)).map_err(|error| Failure::from_transport(&error, server))
     }
 
     /// Reads the whole body, and checks that it is complete.
     pub(crate) async fn body(&self, answer: Answer, bytes_max: usize) -> io::Result<Vec<u8>> {
         let Answer { mut response, .. } = answer;
+        let url = response.url().clone();
         let expected = length_of(response.headers());
         let mut bytes = body::buffer(expected.unwrap_or_default());
-        loop {
-            match timeout(self.stall_timeout, response.chunk()).await {
-                Err(_) => return Err(failure::stalled(self.stall_timeout)),
-                Ok(Err(error)) => return Err(failure::cut_body(&error)),
-                Ok(Ok(None)) => break,
-                Ok(Ok(Some(chunk))) if chunk.len() > bytes_max - bytes.len() => {
-                    let message = format!("the answer is longer than {bytes_max} bytes");
-                    return Err(io::Error::new(ErrorKind::FileTooLarge, message));
-                }
-                Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
+        let mut transfer = Transfer::new(server_of(&url), self.stall_timeout);
+        while let Some(chunk) = transfer.next(response.chunk()).await?.map_err(|error| failure::cut_body(&error))? {
+            if chunk.len() > bytes_max - bytes.len() {
+                let message = format!("the answer is longer than the {bytes_max} bytes that were asked for");
+                return Err(io::Error::new(ErrorKind::InvalidData, message));
             }
+            transfer.add(chunk.len());
+            bytes.extend_from_slice(&chunk);
         }
         expected.map_or(Ok(()), |expected| body::check_complete(bytes.len() as u64, expected))?;
         Ok(bytes)
@@ -156,15 +156,20 @@ impl Web {
         Ok((bytes, stat))
     }
 
-    /// Reads the bytes of a range, fewer where the file ends. A file whose length is not the known one is an error.
-    pub(crate) async fn get_range(&self, url: Url, range: Range<u64>, known: Option<u64>) -> Result<Vec<u8>, Failure> {
+    /// Reads the bytes of a range, fewer where the file ends. A file whose length or tag is not the known one is an error.
+    pub(crate) async fn get_range(
+        &self,
+        url: Url,
+        range: Range<u64>,
+        known: Option<KnownObject>,
+    ) -> Result<Vec<u8>, Failure> {
         let range = range.start..range.end.min(i64::MAX as u64);
         if range.is_empty() {
             return self.head(url).await.map(|_| Vec::new());
         }
         let answer = match self.send(Method::GET, url, Some(range.clone())).await {
             Err(failure) if failure.status == Some(416) => {
-                let is_inside = known.is_some_and(|known| range.start < known);
+                let is_inside = known.is_some_and(|known| range.start < known.bytes);
                 return if is_inside { Err(changed("it is shorter").into()) } else { Ok(Vec::new()) };
             }
             answer => answer?,
@@ -176,10 +181,16 @@ impl Web {
             let message = "the server ignores byte ranges; download the file, or use a server that supports them";
             return Err(io::Error::new(ErrorKind::Unsupported, message).into());
         };
-        if let (Some(bytes), Some(known)) = (found.total, known)
-            && bytes != known
+        if let (Some(bytes), Some(KnownObject { bytes: known, .. })) = (found.total, &known)
+            && bytes != *known
         {
             return Err(changed(&format!("{bytes} bytes, {known} when its metadata were read")).into());
+        }
+        let tag = tag_of(&answer.first, answer.response.headers());
+        if let (Some(tag), Some(known)) = (tag, known.and_then(|known| known.tag))
+            && tag.trim_start_matches("W/").trim_matches('"') != known.trim_start_matches("W/").trim_matches('"')
+        {
+            return Err(changed("it has another tag than when its metadata were read").into());
         }
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         Ok(self.body(answer, length).await?)
@@ -227,13 +238,29 @@ fn length_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Returns the metadata of a file. The tags are those of a server that redirects, if it has some: the target may give
-/// the same file another one each time.
-fn stat_of(first: &HeaderMap, last: &HeaderMap, bytes: u64) -> Stat {
+/// Returns the server of a URL: `HOST` or `HOST:PORT`.
+fn server_of(url: &Url) -> &str {
+    &url[Position::BeforeHost..Position::AfterPort]
+}
+
+/// Returns the tag of a file: that of a server that redirects, if it has one. The target may give the same file another
+/// one each time.
+fn tag_of(first: &HeaderMap, last: &HeaderMap) -> Option<String> {
     let text = |headers: &HeaderMap, name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
     let tag = ["x-linked-etag", ETAG.as_str()].iter().find_map(|name| text(first, name));
-    let tag = tag.or_else(|| text(last, ETAG.as_str())).map(|tag| tag.trim_matches('"').to_owned());
-    let version = tag.or_else(|| text(last, "last-modified").map(|time| format!("{time}, {bytes} bytes")));
-    let version = Version::new(version.unwrap_or_else(|| format!("{bytes} bytes")));
-    Stat { bytes, version, modified: UNIX_EPOCH }
+    let tag = tag.or_else(|| text(last, ETAG.as_str()));
+    tag.map(|tag| tag.trim_matches('"').to_owned()).filter(|tag| !tag.is_empty())
+}
+
+/// Returns the metadata of a file.
+fn stat_of(first: &HeaderMap, last: &HeaderMap, bytes: u64) -> Stat {
+    static TOLD: Once = Once::new();
+    let time = || last.get(LAST_MODIFIED)?.to_str().ok().map(|time| format!("{time}, {bytes} bytes"));
+    let version = tag_of(first, last).or_else(time).unwrap_or_else(|| {
+        let message = "store: a web server sends neither `ETag` nor `Last-Modified`; a file that another one of the same \
+                       length replaces is not noticed";
+        TOLD.call_once(|| warn!("{message}"));
+        format!("{bytes} bytes")
+    });
+    Stat { bytes, version: Version::new(version), modified: UNIX_EPOCH }
 }

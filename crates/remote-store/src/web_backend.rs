@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::failure::Failure;
 use crate::options::StoreOptions;
-use crate::read_only::ReadBackend;
+use crate::read_only::{KnownObject, ReadBackend};
 use crate::runtime;
 use crate::web::Web;
 
@@ -71,7 +71,7 @@ impl ReadBackend for WebBackend {
         runtime::run(async move { found(web.get(url).await) })
     }
 
-    fn get_range(&self, name: &str, range: Range<u64>, known: Option<u64>) -> io::Result<Vec<u8>> {
+    fn get_range(&self, name: &str, range: Range<u64>, known: Option<KnownObject>) -> io::Result<Vec<u8>> {
         let (web, url) = (self.web.clone(), self.url(name));
         runtime::run(async move { Ok(web.get_range(url, range, known).await?) })
     }

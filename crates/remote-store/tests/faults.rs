@@ -68,6 +68,7 @@ fn a_refused_connection_is_reported_at_once() {
     let store = open_with("s3://bucket/runs", &options(&address)).expect("opened");
     let error = store.get("x").expect_err("the port is closed");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    assert!(error.to_string().contains("check the address, the endpoint"), "{error}");
 }
 
 /// The limit is between two bytes, so only a stall ends the request.
@@ -139,6 +140,19 @@ pub(crate) fn a_lock_passes_on_after_its_holder_stops(store: &Store, heartbeat_i
     store.put("lock", &held).expect("put");
     let lock = Lock::acquire(store, "lock", Holder::this_process(), terms).expect("it stands still");
     lock.check().expect("ours");
+}
+
+/// Two writers of a server that ignores a condition would not notice each other.
+#[test]
+fn a_server_that_ignores_conditions_is_refused_before_a_write() {
+    for (ignored, accepted) in [("if-none-match", "`If-None-Match`"), ("if-match", "`If-Match`")] {
+        let server = S3::start();
+        server.state().ignored = ignored;
+        let lock = Lock::acquire(&opened(&server), "lock", Holder::this_process(), LeaseConfig::default());
+        let Err(LockError::Io(error)) = lock else { panic!("{lock:?}") };
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(accepted), "{error}");
+    }
 }
 
 #[test]

@@ -59,6 +59,7 @@ fn answer(request: &Request, storage: &str, failing: &mut usize) -> Response {
     match &*request.path {
         "/api/datasets/owner/data/revision/main"
         | "/api/datasets/owner/stale/revision/main"
+        | "/api/datasets/owner/endless/revision/main"
         | "/api/datasets/private/data/revision/main" => {
             Response::new(200, format!(r#"{{"id": "owner/data", "sha": "{COMMIT}"}}"#))
         }
@@ -78,8 +79,13 @@ fn answer(request: &Request, storage: &str, failing: &mut usize) -> Response {
         path if path == tree => {
             let page = r#"[{"type": "file", "oid": "a", "size": 6, "path": "README.md"},
                            {"type": "directory", "oid": "b", "size": 0, "path": "train"}]"#;
-            let next = format!("<{tree}?recursive=true&cursor=2>; rel=\"next\"");
+            // As a mirror passes it on: of the Hub, which cannot be reached from there.
+            let next = format!("<https://hub.invalid{tree}?recursive=true&cursor=2>; rel=\"next\"");
             Response::new(200, page).with("link", next)
+        }
+        path if path == format!("/api/datasets/owner/endless/tree/{COMMIT}") => {
+            let next = format!("<{path}?recursive=true&cursor=2>; rel=\"next\"");
+            Response::new(200, r#"[{"type": "file", "oid": "a", "size": 6, "path": "a"}]"#).with("link", next)
         }
         path if path == stale => {
             let file = |name| format!(r#"{{"type": "file", "oid": "{name}", "size": 30, "path": "{name}"}}"#);
@@ -127,6 +133,17 @@ fn files_of_a_dataset_are_those_of_one_commit() {
     assert!(first_pages.count() <= 1, "a page that had arrived was read again: {:?}", log.requests);
     assert_eq!(log.requests.iter().filter(|request| request.contains("/revision/")).count(), 1);
     assert!(!format!("{store:?}").contains("planted"), "{store:?}");
+}
+
+#[test]
+fn a_file_list_without_an_end_is_an_error() {
+    let server = start();
+    let store = open_with("hf://datasets/owner/endless", &hub_options(&server, None)).expect("opened");
+    for _ in 0..2 {
+        let error = store.list("").expect_err("it does not end");
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        assert!(error.to_string().contains("page 2 leads to an earlier one"), "{error}");
+    }
 }
 
 /// A mirror may serve another file than the one that it lists.

@@ -11,5 +11,8 @@ mod large;
 mod leases;
 mod locations;
 mod options;
+mod raw;
 mod secrets;
+mod slow;
+mod values;
 mod web;

@@ -106,6 +106,48 @@ fn a_file_that_changes_between_its_ranges_is_refused() {
     assert_eq!(store.get_range("x", 3..7).expect("the server does not tell the length"), b"3456");
 }
 
+/// A file of the same length: only its tag tells.
+#[test]
+fn a_file_that_another_one_of_its_length_replaces_is_refused() {
+    let tag = Arc::new(Mutex::new("\"first\"".to_owned()));
+    let served = Arc::clone(&tag);
+    let address = serve(move |request| {
+        let tag = served.lock().expect("no panic").clone();
+        let response = Response::of_content(request, CONTENT).with("last-modified", DATE);
+        if tag.is_empty() { response } else { response.with("etag", tag) }
+    });
+    let store = open_with(&format!("http://{address}/"), &options(&address)).expect("opened");
+    store.head("x").expect("answered").expect("there");
+    let set = |value: &str| *tag.lock().expect("no panic") = value.to_owned();
+    assert_eq!(store.get_range("x", 0..4).expect("there"), b"0123");
+    for same in ["W/\"first\"", ""] {
+        set(same);
+        assert_eq!(store.get_range("x", 0..4).expect("there"), b"0123", "{same}");
+    }
+    set("\"second\"");
+    let error = store.get_range("x", 4..8).expect_err("another file");
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+    assert!(error.to_string().contains("another tag than when its metadata were read"), "{error}");
+    store.head("x").expect("answered").expect("there");
+    assert_eq!(store.get_range("x", 4..8).expect("its metadata are new"), b"4567");
+}
+
+/// Each text names its cause, and no way out that does not lead out.
+#[test]
+fn unusable_answers_are_named() {
+    let address = serve(|request| match &*request.path {
+        "/long" => Response::new(206, [7; 1000]).with("content-range", "bytes 0-3/10"),
+        "/file" => Response::new(302, "").with("location", "file:///etc/passwd"),
+        _ => Response::new(404, ""),
+    });
+    let store = open_with(&format!("http://{address}/"), &options(&address)).expect("opened");
+    let error = store.get_range("long", 0..4).expect_err("too long");
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+    assert!(error.to_string().contains("longer than the 4 bytes") && !error.to_string().contains("space"), "{error}");
+    let error = store.get("file").expect_err("no address of the web");
+    assert!(error.to_string().contains("redirects to `file:`") && !error.to_string().contains("encrypted"), "{error}");
+}
+
 /// A name is a part of a URL: its encoding stays as it is.
 #[test]
 fn an_encoded_name_is_requested_as_it_is() {

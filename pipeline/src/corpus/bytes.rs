@@ -155,6 +155,10 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     let compressed = compression != Compression::Plain;
     let unfit = |message: String| Error::UnusableFile { path: path.to_owned(), line: None, message };
     let text = error.to_string();
+    // A server that lacks something, such as ranges. The message of the store has the place and the way out.
+    if error.kind() == io::ErrorKind::Unsupported && SourceError::is_in(error) {
+        return Error::Config(text);
+    }
     let message = if text.contains("requires too much memory") {
         return unfit(
             "a zstd frame with a longer window than its first one; compress it again, as one frame".to_owned(),
@@ -177,6 +181,11 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
         format!("{error}; run the same command again, finished parts are kept")
     };
     Error::Corpus { path: path.to_owned(), line: None, message }
+}
+
+/// Converts an error of a store to one with a hint.
+pub(super) fn store_error(path: &Path, error: io::Error) -> Error {
+    read_error(path, &SourceError::mark(error))
 }
 
 /// Reads all bytes of a file, decompressed; `make_room` is called with the number of bytes so far.

@@ -66,6 +66,19 @@ pub struct Corpus {
     reading: ReadOptions,
 }
 
+/// Largest length that a file may claim: 256 TiB, more than any object store holds in one. A longer one would be divided
+/// into millions of parts.
+const MAX_FILE_BYTES: u64 = 1 << 48;
+
+/// Refuses the length of a file that a faulty server or a sparse file claims.
+fn refuse_impossible_length(file: &InputFile) -> Result<()> {
+    if file.bytes <= MAX_FILE_BYTES {
+        return Ok(());
+    }
+    let message = format!("it claims {} bytes, which no file has; check the server or replace the file", file.bytes);
+    Err(Error::Config(format!("{}: {message}", file.path.display())))
+}
+
 impl fmt::Debug for Corpus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Corpus").field("files", &self.files).finish_non_exhaustive()
@@ -82,6 +95,7 @@ impl Corpus {
     pub(crate) fn open_known(config: &CorpusConfig, known: &KnownFiles) -> Result<Self> {
         let CorpusConfig { inputs, format, reading, on_invalid_file } = config.clone();
         let (files, passed) = inputs::find(&inputs, format.extensions(), known)?;
+        files.iter().try_for_each(refuse_impossible_length)?;
         Ok(Self { files, passed, on_invalid_file, format, reading })
     }
 
@@ -168,7 +182,11 @@ impl Corpus {
             let (format, reading) = &*checker;
             // Of a long file of rows, the check reads other parts too: the end of a Parquet file, for example.
             let is_read_elsewhere = format.has_rows() && file.bytes > HEAD_BYTES;
-            let file = if is_read_elsewhere { file.clone() } else { file.with_head()? };
+            let file = if is_read_elsewhere {
+                file.clone()
+            } else {
+                file.with_head().map_err(|error| bytes::store_error(&file.path, error))?
+            };
             match bytes::name_problem(&file)? {
                 Some(problem) => Ok(FileCheck::unfit(problem)),
                 None => format.check(&file, reading),

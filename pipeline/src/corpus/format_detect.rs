@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::AnyFormat;
 use super::discover::{FileFilter, plain_extension, walk};
-use super::object_inputs::Purpose;
+use super::object_inputs::{self, Purpose};
 
 /// Maximum number of files per input: enough to detect a format.
 const MAX_FILES: usize = 10_000;
@@ -13,7 +13,10 @@ const MAX_FILES: usize = 10_000;
 /// Number and bytes of the files of each extension, over the first ten thousand files that a reader of any format would
 /// find.
 #[derive(Clone, Debug, Default)]
-pub struct FileExtensions(BTreeMap<String, ExtensionCount>);
+pub struct FileExtensions {
+    counts: BTreeMap<String, ExtensionCount>,
+    failure: Option<String>,
+}
 
 /// Files with one extension.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +79,10 @@ impl FileExtensions {
         for input in inputs {
             // A listing takes requests, which the extension in the URL makes unnecessary.
             let is_told = remote_store::is_url(input) && extensions.contains(&&*plain_extension(input));
+            if !is_told && remote_store::is_url(input) {
+                let failure = object_inputs::find(input, Purpose::Check).err().map(|error| error.to_string());
+                found.failure = found.failure.or(failure);
+            }
             let walked =
                 if is_told { None } else { walk(std::slice::from_ref(input), filter).ok() }.unwrap_or_default();
             if walked.paths.is_empty() {
@@ -92,9 +99,15 @@ impl FileExtensions {
         found
     }
 
+    /// Returns the error of the first store that could not be listed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
     fn add(&mut self, path: &Path, bytes: u64) {
         let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-        let count = self.0.entry(plain_extension(&name)).or_default();
+        let count = self.counts.entry(plain_extension(&name)).or_default();
         let file = FileCount { bytes, files: 1 };
         count.all.add(file);
         if !is_note(&name) {
@@ -115,7 +128,7 @@ impl FileExtensions {
                 continue;
             }
             seen.push(extensions);
-            let counts = extensions.iter().filter_map(|ending| self.0.get(*ending));
+            let counts = extensions.iter().filter_map(|ending| self.counts.get(*ending));
             let mut texts = FileCount::default();
             counts.clone().for_each(|count| texts.add(count.texts));
             let FileCount { bytes, files } = texts;
@@ -129,7 +142,7 @@ impl FileExtensions {
     /// Returns bytes and files of a format.
     fn count(&self, format: &AnyFormat) -> FileCount {
         let mut all = FileCount::default();
-        format.extensions().iter().filter_map(|ending| self.0.get(*ending)).for_each(|count| all.add(count.all));
+        format.extensions().iter().filter_map(|ending| self.counts.get(*ending)).for_each(|count| all.add(count.all));
         all
     }
 

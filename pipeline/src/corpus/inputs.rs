@@ -98,9 +98,8 @@ impl InputFile {
     }
 
     /// Returns the same file with its beginning in memory, if it is an object: several short reads take one request.
-    pub(super) fn with_head(&self) -> Result<Self> {
-        let object = self.object.as_ref().map(|object| object.with_head(self.bytes)).transpose();
-        let object = object.map_err(|error| unusable(&self.path, format!("{error}; check `prepare.inputs`")))?;
+    pub(super) fn with_head(&self) -> io::Result<Self> {
+        let object = self.object.as_ref().map(|object| object.with_head(self.bytes)).transpose()?;
         Ok(Self { object, ..self.clone() })
     }
 

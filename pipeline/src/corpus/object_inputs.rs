@@ -1,7 +1,8 @@
 //! Objects that an input names by URL: one object, all below a prefix, or those that a glob matches.
 //!
 //! A prefix is listed as a whole, without a request per object. A configuration is checked before its corpus is opened,
-//! and both need the listing: that of the check is kept until the corpus takes it.
+//! and both need the listing: that of the check is kept until the corpus takes it. An error of the check is kept too: a
+//! store that does not answer is waited for once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -33,29 +34,52 @@ pub(super) enum Purpose {
     Corpus,
 }
 
-/// Listings that checks have kept, by input.
-static KEPT: LazyLock<Mutex<BTreeMap<String, Arc<ObjectListing>>>> = LazyLock::new(Mutex::default);
+/// Result of a check.
+#[derive(Clone, Debug)]
+enum KeptListing {
+    Listed(Arc<ObjectListing>),
+    /// Error of a store or of the network.
+    Failed(ErrorKind, String),
+}
+
+impl KeptListing {
+    fn result(self) -> Result<Arc<ObjectListing>> {
+        match self {
+            Self::Listed(listing) => Ok(listing),
+            Self::Failed(kind, message) => Err(Error::Io(io::Error::new(kind, message))),
+        }
+    }
+}
+
+/// Results that checks have kept, by input.
+static KEPT: LazyLock<Mutex<BTreeMap<String, KeptListing>>> = LazyLock::new(Mutex::default);
 
 /// Returns the objects that an input names by its URL.
 pub(super) fn find(input: &str, purpose: Purpose) -> Result<Arc<ObjectListing>> {
     let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let known = if purpose == Purpose::Check { kept().get(input).cloned() } else { kept().remove(input) };
     if let Some(known) = known {
-        return Ok(known);
+        return known.result();
     }
-    let listed = Arc::new(list(input)?);
+    let listed = match list(input) {
+        Ok(listing) => KeptListing::Listed(Arc::new(listing)),
+        Err(Error::Io(error)) => KeptListing::Failed(error.kind(), error.to_string()),
+        Err(error) => return Err(error),
+    };
     if purpose == Purpose::Check {
-        kept().insert(input.to_owned(), Arc::clone(&listed));
+        kept().insert(input.to_owned(), listed.clone());
     }
-    Ok(listed)
+    listed.result()
 }
 
 fn list(input: &str) -> Result<ObjectListing> {
     let shown = remote_store::without_secrets(input);
     let refused = |message: String| Error::Corpus { path: PathBuf::from(&shown), line: None, message };
     let failed = |error: io::Error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported => {
-            refused(format!("{error}; check `prepare.inputs`"))
+        ErrorKind::NotFound => refused(format!("{error}; check `prepare.inputs`")),
+        // Settings, credentials or a server that lacks something: the message of the store has the way out.
+        ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::InvalidData => {
+            refused(error.to_string())
         }
         // The network or the server: the next try may succeed. The message of the store names the URL.
         kind => Error::Io(io::Error::new(kind, format!("{error}; run the same command again"))),
@@ -148,6 +172,21 @@ mod tests {
         }
         assert_eq!(split_glob("s3://bucket/a/b*/c.txt"), ("s3://bucket/a/", "b*/c.txt"));
         assert_eq!(split_glob("s3://bucket/**/*.txt"), ("s3://bucket/", "**/*.txt"));
+    }
+
+    /// A check and the corpus after it are one command.
+    #[test]
+    fn a_store_that_fails_is_asked_once_by_a_check_and_its_corpus() {
+        // Nothing listens on port 1.
+        let url = "http://127.0.0.1:1/asked-once.txt";
+        let error = find(url, Purpose::Check).expect_err("refused").to_string();
+        assert!(error.contains("check the address") && error.contains("run the same command again"), "{error}");
+        KEPT.lock().expect("no panic").insert(url.to_owned(), KeptListing::Failed(ErrorKind::Other, "kept".to_owned()));
+        for purpose in [Purpose::Check, Purpose::Corpus] {
+            assert_eq!(find(url, purpose).expect_err("kept").to_string(), "kept");
+        }
+        let error = find(url, Purpose::Corpus).expect_err("the next corpus asks again").to_string();
+        assert!(error.contains("check the address"), "{error}");
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Survey {
         let format = extensions.format().ok_or_else(|| {
             let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", *.");
-            Usage(format!("{}: no file of a known extension (*.{known})", inputs.join(", ")))
+            let unknown = || format!("{}: no file of a known extension (*.{known})", inputs.join(", "));
+            Usage(extensions.failure().map_or_else(unknown, str::to_owned))
         })?;
         if let Some(mixed) = mixed_formats::problem(inputs, &extensions) {
             return Err(mixed.into());

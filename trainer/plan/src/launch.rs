@@ -53,6 +53,8 @@ pub struct Launch {
     pub is_agent_store: bool,
     /// Prefix of the keys in the store: another one after each restart by torchrun, whose store survives restarts.
     pub key_prefix: String,
+    /// Variables without which this process is a single one.
+    pub variables: Vec<&'static str>,
 }
 
 /// Variables of a launcher. Of several names, the first that is set is used.
@@ -93,6 +95,9 @@ const SLURM: Scheme = Scheme {
     local_world_size: &[],
 };
 
+/// Names of the number of a step of Slurm.
+const SLURM_STEP: [&str; 2] = ["SLURM_STEP_ID", "SLURM_STEPID"];
+
 impl Launch {
     /// Reads the environment of this process. `None` if no launcher started it.
     ///
@@ -117,11 +122,24 @@ impl Launch {
             master_port: variables.master_port()?,
             is_agent_store,
             key_prefix: run.unwrap_or_default(),
+            variables: variables.of_launcher(&place),
             rank: place.rank.value,
             world_size: place.world_size.value,
             local_rank: place.local_rank,
             local_world_size: place.local_world_size,
         }))
+    }
+
+    /// Returns where the number of ranks comes from, and how to start a single process instead: a shell within a step of
+    /// `srun` has the variables of a rank, but nothing starts the others.
+    pub fn origin(&self) -> String {
+        let variables = self.variables.join(", ");
+        let unset = self.variables.join(" -u ");
+        format!(
+            "the {} ranks come from the environment ({variables}), which a shell within `srun` or another launcher has too; \
+             to start a single process, unset them: `env -u {unset} cloze …`",
+            self.world_size
+        )
     }
 
     /// Returns the share of the stream of this rank.
@@ -238,10 +256,24 @@ impl Variables<'_> {
 
     /// Returns the number of the parallel step of `srun` that this process is a task of.
     fn slurm_step(&self) -> Result<Option<u64>, Error> {
-        let step = ["SLURM_STEP_ID", "SLURM_STEPID"].into_iter().find_map(|name| Some((name, self.text(name)?)));
+        let step = SLURM_STEP.into_iter().find_map(|name| Some((name, self.text(name)?)));
         let Some((name, text)) = step else { return Ok(None) };
         let number: u64 = text.parse().map_err(|_| problem(format!("{name}={text:?}: not a number; unset it")))?;
         Ok(Some(number).filter(|number| *number < FIRST_RESERVED_STEP))
+    }
+
+    /// Returns the set variables by which a launcher tells the place.
+    fn of_launcher(&self, place: &Place) -> Vec<&'static str> {
+        let scheme = [&TORCH, &OPEN_MPI, &PMI].into_iter().find(|scheme| scheme.rank == place.rank.name);
+        let names = match scheme {
+            Some(scheme) => {
+                let local = [scheme.local_rank, scheme.local_world_size].concat();
+                [&[scheme.rank], scheme.world_size, &local].concat()
+            }
+            // Without a step, a process of Slurm is a single one.
+            None => SLURM_STEP.to_vec(),
+        };
+        names.into_iter().filter(|name| self.text(name).is_some()).collect()
     }
 
     fn master_addr(&self, place: &Place) -> Result<String, Error> {

@@ -65,6 +65,8 @@ pub enum Delivery {
     Stall(usize),
     /// The connection closes without an answer.
     Lost,
+    /// The answer claims to have that many bytes, and ends with those that there are.
+    Claims(u64),
 }
 
 /// Answer to a request.
@@ -172,7 +174,11 @@ fn send(stream: &mut TcpStream, request: &Request, response: &Response) -> bool 
     let mut head = format!("HTTP/1.1 {} X\r\n", response.status);
     // The answer to HEAD tells the length of the body that it leaves out.
     if response.status != 204 {
-        let _ = write!(head, "content-length: {}\r\n", response.body.len());
+        let claimed = match response.delivery {
+            Delivery::Claims(bytes) => bytes,
+            _ => response.body.len() as u64,
+        };
+        let _ = write!(head, "content-length: {claimed}\r\n");
     }
     for (name, value) in &response.headers {
         let _ = write!(head, "{name}: {value}\r\n");
@@ -181,7 +187,7 @@ fn send(stream: &mut TcpStream, request: &Request, response: &Response) -> bool 
     let body = if request.method == "HEAD" { &[] } else { &*response.body };
     let sent = match response.delivery {
         Delivery::Cut(bytes) | Delivery::Stall(bytes) => &body[..bytes.min(body.len())],
-        Delivery::Whole | Delivery::Lost => body,
+        Delivery::Whole | Delivery::Lost | Delivery::Claims(_) => body,
     };
     let outcome = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(sent));
     match response.delivery {
@@ -191,7 +197,8 @@ fn send(stream: &mut TcpStream, request: &Request, response: &Response) -> bool 
             let _ = stream.read(&mut [0]);
             false
         }
-        Delivery::Cut(_) | Delivery::Lost => {
+        Delivery::Claims(_) if request.method == "HEAD" => outcome.is_ok(),
+        Delivery::Cut(_) | Delivery::Lost | Delivery::Claims(_) => {
             let _ = stream.shutdown(Shutdown::Both);
             false
         }

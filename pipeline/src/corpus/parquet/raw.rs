@@ -10,7 +10,7 @@ use ::parquet::errors::Result as ParquetResult;
 use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
-use crate::corpus::bytes::read_whole;
+use crate::corpus::bytes::{read_whole, store_error};
 use crate::corpus::compression::Compression;
 use crate::corpus::input_split::ReadOptions;
 use crate::corpus::inputs::InputFile;
@@ -46,7 +46,7 @@ impl Raw {
             return Self::unwrap(file, reading);
         }
         if let Some(object) = file.object() {
-            let source = ObjectSource::open(object, file.bytes).map_err(|refused| error(file, refused.to_string()))?;
+            let source = ObjectSource::open(object, file.bytes).map_err(|refused| store_error(&file.path, refused))?;
             return Ok((Self::Object(Arc::new(source)), None));
         }
         let handle = File::open(&file.path).map_err(|refused| error(file, refused.to_string()))?;

@@ -35,8 +35,9 @@ pub(super) fn check_options(launch: Option<&Launch>, options: Options<'_>) -> an
     match single.into_iter().find(|(_, is_set)| *is_set) {
         None => Ok(()),
         Some((option, _)) => Err(Usage(format!(
-            "{option} with {} ranks: run it in a single process first, without a launcher",
-            launch.world_size
+            "{option} with {} ranks: run it in a single process first, without a launcher; {}",
+            launch.world_size,
+            launch.origin()
         ))
         .into()),
     }
@@ -80,7 +81,7 @@ pub(super) fn check_plan(launch: &Launch, plan: &Plan) -> anyhow::Result<()> {
     } else {
         return Ok(());
     };
-    Err(Usage(problem).into())
+    Err(Usage(format!("{problem}; {}", launch.origin())).into())
 }
 
 /// Fails if ranks have different plans. Names the first key that differs.

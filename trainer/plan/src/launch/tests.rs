@@ -51,6 +51,7 @@ fn torchrun_tells_the_place_and_serves_the_store() {
         master_port: 29511,
         is_agent_store: true,
         key_prefix: "run/2".to_owned(),
+        variables: vec!["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
     };
     assert_eq!(launch(TORCHRUN), expected);
     assert_eq!(launch(TORCHRUN).share(), RankShard::new(5, 8).expect("a rank"));
@@ -88,6 +89,24 @@ fn a_batch_script_and_an_interactive_shell_of_slurm_are_single_processes() {
     }
     assert_eq!(parsed(&[]), Ok(None));
     assert_eq!(parsed(&[("RANK", ""), ("WORLD_SIZE", "")]), Ok(None), "empty variables are unset");
+}
+
+/// `srun --pty bash`, and the like of other launchers: the named way out leads to a single process.
+#[test]
+fn a_shell_with_the_variables_of_a_rank_has_a_way_out() {
+    let old = [("SLURM_STEPID", "3")];
+    let pod = [("RANK", "0"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "a")];
+    let mpi = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4"), ("MASTER_ADDR", "a")];
+    for settings in [SRUN.to_vec(), [&old, SRUN].concat(), TORCHRUN.to_vec(), pod.to_vec(), mpi.to_vec()] {
+        let found = launch(&settings);
+        let text = found.origin();
+        let names = text.split_once("`env ").expect("a command").1.split(" -u ").map(|it| it.trim_start_matches("-u "));
+        let names: Vec<&str> = names.map(|name| name.split(' ').next().expect("a word")).collect();
+        assert_eq!(names, found.variables, "{text}");
+        let rest: Vec<Setting> = settings.into_iter().filter(|(name, _)| !names.contains(name)).collect();
+        assert_eq!(parsed(&rest), Ok(None), "{text}");
+    }
+    assert!(launch(SRUN).origin().contains("10 ranks come from the environment (SLURM_STEP_ID)"));
 }
 
 #[test]

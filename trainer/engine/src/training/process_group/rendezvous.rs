@@ -130,10 +130,11 @@ fn reach(launch: &Launch, deadline: Deadline) -> Result<Route, Error> {
         };
         if deadline.left().is_zero() {
             return Err(error(format!(
-                "{} does not reach {} {} ({problem}): check MASTER_ADDR and MASTER_PORT, and the log of its server",
+                "{} does not reach {} {} ({problem}): check MASTER_ADDR and MASTER_PORT, and the log of its server; {}",
                 launch.share(),
                 place(launch),
-                deadline.text()
+                deadline.text(),
+                launch.origin()
             )));
         }
         sleep(POLL);
@@ -188,11 +189,12 @@ fn wait_for_all(launch: &Launch, store: &KeyStore, deadline: Deadline) -> Result
                 }
             }
             return Err(error(format!(
-                "{} did not join {}: {} waits at {}; check that the launcher started all ranks, and their logs",
+                "{} did not join {}: {} waits at {}; check that the launcher started all ranks, and their logs; {}",
                 short_list(&missing),
                 deadline.text(),
                 launch.share(),
-                place(launch)
+                place(launch),
+                launch.origin()
             )));
         }
         sleep(POLL + POLL_PER_RANK * launch.world_size);

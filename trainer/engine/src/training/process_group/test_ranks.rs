@@ -98,6 +98,7 @@ pub(super) fn launch(rank: u32, world_size: u32, store: &KeyStore) -> Launch {
         master_port: store.port(),
         is_agent_store: true,
         key_prefix: "run/0".to_owned(),
+        variables: vec!["RANK", "WORLD_SIZE"],
     }
 }
 
