@@ -25,7 +25,7 @@ mod verify;
 use std::process::ExitCode;
 
 use crate::cli::{ConfigVerb, InspectVerb, ProfileVerb, SweepVerb, TokenizerVerb, TuneArgs, Verb};
-use crate::plan::run_time::TargetMachine;
+use crate::plan::step_estimate::TargetMachine;
 
 /// Runs a verb that computes no tensors. [`train_program::is_needed`](crate::train_program::is_needed) selects the
 /// others.

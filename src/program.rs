@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fs::File;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use telemetry::{log, terminal};
@@ -25,6 +26,10 @@ pub fn run(
         return exit::code(&error);
     }
     cli.said.mode().set();
+    let has_terminal = std::io::stdout().is_terminal() || std::io::stderr().is_terminal();
+    if has_terminal && let Ok((columns, _)) = ratatui::crossterm::terminal::size() {
+        terminal::set_width(columns);
+    }
     log::install(profiler::trace::layer());
     std::panic::set_hook(Box::new(move |panic| {
         if becomes_error(panic.payload()) {

@@ -270,6 +270,23 @@ fn a_preset_is_written_with_its_reasons_and_a_share_of_the_examples_is_drawn() {
     }
 }
 
+/// A model card names the part of the training set that its model has seen.
+#[test]
+fn a_model_card_states_the_share_of_the_examples() {
+    let home = Home::prepared(60);
+    home.run_ok(&["train", "--set", "run.folder=run", "--set", "train.steps=4"]);
+    write_cola(&home);
+    for (out, more) in [("whole", &[][..]), ("part", &["--train-fraction", "0.25", "--seed", "3"])] {
+        let args = ["finetune", "CoLA", "--task", "cola", "--from", "run", "--out", out, "--epochs", "1"];
+        home.run_ok(&[&args, &["--max-seq-len", "32", "--set", "train.threads=1"][..], more].concat());
+        home.run_ok(&["export", &format!("{out}/run"), "--out", &format!("{out}-model")]);
+        let card = std::fs::read_to_string(home.join(&format!("{out}-model/README.md"))).expect("a card");
+        let row = "| training examples | 0.25 of the training set, drawn by seed 3 |";
+        assert_eq!(card.contains(row), out == "part", "{card}");
+        assert_eq!(card.contains("training examples"), out == "part", "{card}");
+    }
+}
+
 #[test]
 fn the_best_checkpoint_is_evaluated_and_exported_if_the_run_keeps_it() {
     let home = Home::prepared(60);

@@ -95,6 +95,31 @@ fn time_energy_and_price_are_those_of_all_ranks() {
     assert!(!text.contains("tensor cores"), "{text}");
 }
 
+/// The number of checkpoints does not follow from a number of steps that is unknown, and exports take space too.
+#[test]
+fn the_disk_of_a_plan_has_all_checkpoints_and_their_exports() {
+    let home = Home::prepared(60);
+    let of = |more: &[&str]| plan(&home.run_ok(&[&PLAN[..], &["--set", "checkpoints.keep=3"], more].concat()));
+    let time = |plan: &Value, key: &str| number(&plan["time"], key);
+    let steps = of(&["--set", "checkpoints.every_steps=10"]);
+    // Three are kept, and one is being written.
+    assert!((time(&steps, "max_checkpoints") - 4.0).abs() < 1e-9, "{steps:#}");
+    let hours = [
+        "--set",
+        "train.steps=1099511627776",
+        "--set",
+        "train.max_hours=1",
+        "--set",
+        "checkpoints.keep_every_steps=500",
+    ];
+    let by_hours = of(&hours);
+    assert!(time(&by_hours, "max_checkpoints") >= 4.0, "{by_hours:#}");
+    let exported = of(&["--set", "checkpoints.every_steps=10", "--set", "checkpoints.export=cloze"]);
+    let export = time(&exported, "checkpoint_bytes") - time(&steps, "checkpoint_bytes");
+    let parameters = number(&steps, "parameters") + number(&steps, "parameters_frozen");
+    assert!((export - 4.0 * parameters).abs() < 0.5, "{exported:#}");
+}
+
 /// A run that two ranks have trained, for one rank and elsewhere.
 #[test]
 fn the_speed_of_a_log_is_that_of_its_ranks() {

@@ -46,7 +46,7 @@ fn comparison_of_profiles_sets_the_exit_code() {
 fn a_profile_of_too_few_batches_names_no_bottleneck() {
     let home = Home::prepared(200);
     let profile = profiled(&home, &["--batches", "10"]);
-    assert_eq!(profile["verdict"]["binding"], "unknown", "{profile:#}");
+    assert_eq!(profile["verdict"]["bottleneck"], "unknown", "{profile:#}");
 }
 
 #[test]

@@ -50,8 +50,17 @@ fn every_window_of_every_actor_adds_up() {
     }
     // A worker's batches have bytes; the trainer makes none.
     assert!(actors[0]["bytes_out"].as_u64() > Some(0) && actors[2]["bytes_out"].is_null(), "{profile:#}");
-    assert!(profile["items_per_s"]["low"].is_f64() && profile["looking"].is_f64(), "{profile:#}");
+    assert!(profile["items_per_s"]["low"].is_f64() && profile["overhead"].is_f64(), "{profile:#}");
     assert_eq!(profile["machine"]["configuration"], "tiny.toml");
+    // The page about profiles has every key, and no key of an older version.
+    let page = include_str!("../docs/profiling.md");
+    let keys = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    for key in [keys(&profile), keys(&profile["verdict"])].concat() {
+        assert!(page.contains(&format!("`{key}`")) || key == "version", "docs/profiling.md lacks `{key}`");
+    }
+    for key in ["bottleneck", "worker", "sentence", "evidence"] {
+        assert!(profile["verdict"].get(key).is_some(), "{profile:#}");
+    }
 }
 
 #[test]

@@ -149,10 +149,21 @@ fn extended_run_of_falling_rate_follows_the_printed_rule() {
     assert!(home.run_ok(&resume("short/config.toml")).stderr.contains("done: 30 steps"));
     home.run_ok(&["branch", "run", "--step", "40", "--out", "same"]);
     assert!(home.run_ok(&resume("same/config.toml")).stderr.contains("done: 60 steps"));
-    // After a rollback to before the extension, the run has its original length.
-    home.run_ok(&["rollback", "run", "--step", "20"]);
+    let has_steps = |steps: u64| {
+        home.run_ok(&["report", "run", "--out", "report.html"]);
+        let page = std::fs::read_to_string(home.join("report.html")).expect("a report");
+        page.contains(&format!(r#""key":"train.steps","value":"{steps}""#))
+    };
+    assert!(has_steps(60), "the configuration has 30 steps, the run has 60");
+    // After a rollback to before the extension, the run has its original length, and says so.
+    let rolled_back = home.run_ok(&["rollback", "run", "--step", "20"]);
+    let words = ["the run has 30 steps again, and not 60", "`cloze extend run --steps 60`"];
+    assert!(words.iter().all(|words| rolled_back.stdout.contains(words)), "{rolled_back}");
+    assert!(has_steps(30));
     let back = home.run_ok(&short);
     assert!(back.stderr.contains("done: 30 steps"), "{back}");
+    // A rollback that keeps all of the run's lengths has nothing to say about them.
+    assert!(!home.run_ok(&["rollback", "run", "--step", "20"]).stdout.contains("steps again"));
 }
 
 fn figures(home: &Home, run: &str) -> Vec<(f64, String)> {
@@ -365,7 +376,7 @@ fn runs_below_a_folder_are_listed_with_their_state() {
     assert_eq!((runs[1]["step"].as_u64(), runs[1]["steps"].as_u64()), (Some(20), Some(20)));
     assert!(runs[1]["valid"].as_f64().is_some_and(|valid| valid > 0.0) && runs[3]["holder"].is_string());
     // Commands that change the run wait for its end; read-only commands do not.
-    let words = ["another process trains in this folder", "pid"];
+    let words = ["another process trains in this folder", "pid", "stop it with `touch", "runs/under-way/stop`"];
     for args in [
         &["rollback", "runs/under-way", "--step", "10"][..],
         &["extend", "runs/under-way", "--steps", "99"],
@@ -433,6 +444,18 @@ fn time_budget_ends_a_run() {
     // If the saved clock readings are lost, the progress is unknown.
     std::fs::remove_file(home.join("run/time_budget.json")).expect("it was there");
     home.run(&args).assert_fails(2, &["time_budget.json", "are lost", "restore the file"]);
+}
+
+#[test]
+fn an_extension_within_the_warm_up_says_that_the_rate_only_rises() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=run", &["--set", "train.steps=10", "--set", "schedule.warmup_steps=40"]));
+    let outcome = home.run_ok(&["extend", "run", "--steps", "20"]);
+    assert!(
+        outcome.stdout.contains("ends within its warm-up of 40 steps: the learning rate rises to 0.500"),
+        "{outcome}"
+    );
+    assert!(!outcome.stdout.contains("falls towards"), "{outcome}");
 }
 
 #[test]

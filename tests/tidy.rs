@@ -5,6 +5,10 @@
 mod import_cycles;
 #[path = "tidy/imports.rs"]
 mod imports;
+#[path = "tidy/lengths.rs"]
+mod lengths;
+#[path = "tidy/links.rs"]
+mod links;
 #[path = "tidy/pages.rs"]
 mod pages;
 #[path = "tidy/prose.rs"]

@@ -51,7 +51,7 @@ pub fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Compar
     for (path, profile) in [(before, &first), (after, &second)] {
         let is_known = rates(profile).iter().all(|rate| rate.is_finite() && *rate >= 0.0)
             && rates(profile).iter().sum::<f64>() > 0.0
-            && profile["verdict"]["binding"] != "unknown";
+            && profile["verdict"]["bottleneck"] != "unknown";
         if !is_known {
             return Err(InvalidProfile(format!(
                 "{}: too little was measured; measure for longer (`--seconds`)",

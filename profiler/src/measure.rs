@@ -79,7 +79,7 @@ pub struct Measured {
     /// Timeline of the whole measurement, warm-up included.
     pub timeline: Timeline,
     /// Overhead of the measurement, as a share of one processor. `None` where the kernel does not report it.
-    pub looking: Option<f64>,
+    pub overhead: Option<f64>,
 }
 
 /// Means over the workers that had work, as shares of the time.
@@ -220,12 +220,12 @@ impl MeasureWatch {
         }
         let costs = self.worker_stats.costs();
         let begun = Some(self.shared.begun);
-        let looking = self.looking();
-        Measured { begun, worker_costs: costs.0, reader_costs: costs.1, looking, ..between(&looks) }
+        let overhead = self.overhead();
+        Measured { begun, worker_costs: costs.0, reader_costs: costs.1, overhead, ..between(&looks) }
     }
 
     /// Returns the processor share that sampling used.
-    fn looking(&self) -> Option<f64> {
+    fn overhead(&self) -> Option<f64> {
         let looked = Duration::from_nanos(self.shared.looked_ns.load(Ordering::Relaxed));
         let share = looked.as_secs_f64() / self.shared.begun.elapsed().as_secs_f64().max(1e-9);
         (!looked.is_zero()).then_some(share)

@@ -17,8 +17,8 @@ const NOTHING: f64 = 1e-3;
 const NEARLY: f64 = 0.03;
 
 /// Describes the next bottleneck. `None` if there is none or if it is unknown.
-pub(super) fn describe(binding: &Bottleneck, measured: &Measured, reader: &str) -> Option<String> {
-    let (name, could) = next(binding, measured)?;
+pub(super) fn describe(bottleneck: &Bottleneck, measured: &Measured, reader: &str) -> Option<String> {
+    let (name, could) = next(bottleneck, measured)?;
     let (part, verb) = match name {
         Next::Reader => (format!("the {reader}"), "could take"),
         Next::Loader => ("the loader".to_owned(), "could supply"),
@@ -40,12 +40,12 @@ enum Next {
 }
 
 /// Returns the candidate with the least headroom, and the headroom as a multiple of the current rate.
-fn next(binding: &Bottleneck, measured: &Measured) -> Option<(Next, f64)> {
+fn next(bottleneck: &Bottleneck, measured: &Measured) -> Option<(Next, f64)> {
     let workers = MeanShares::new(measured);
     let reader = (Next::Reader, times(measured.reader.busy));
     let loader = (Next::Loader, loader(&workers));
     let processors = (Next::Processors, measured.cores as f64 * times(measured.processors_had()));
-    let behind = match binding {
+    let behind = match bottleneck {
         Bottleneck::Unknown => return None,
         Bottleneck::Reader => vec![loader, processors],
         Bottleneck::Workers | Bottleneck::Outside | Bottleneck::Source => vec![reader, processors],

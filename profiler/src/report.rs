@@ -152,7 +152,7 @@ impl ProfilePage {
         let resident = read.timeline.iter().flat_map(|timeline| timeline.resident_bytes.0.iter().flatten());
         let most = resident.map(|bytes| bytes.0).reduce(f64::max);
         known.extend(most.map(|bytes| ("peak memory", size(bytes))));
-        known.extend(read.looking.map(|share| ("profiler overhead", format!("{} of a processor", percent(share.0)))));
+        known.extend(read.overhead.map(|share| ("profiler overhead", format!("{} of a processor", percent(share.0)))));
         html! { @if !known.is_empty() { (figures(&known)) } }
     }
 

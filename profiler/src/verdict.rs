@@ -25,7 +25,7 @@ const SECONDS_LONG: f64 = 1.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The bottleneck.
-    pub binding: Bottleneck,
+    pub bottleneck: Bottleneck,
     /// The verdict in one sentence.
     pub sentence: String,
     /// The observations behind it.
@@ -34,10 +34,10 @@ pub struct Verdict {
 
 /// Evaluates a measurement. `reader` is the name of the reader in the text.
 pub fn find_bottleneck(measured: &Measured, reader: &str) -> Verdict {
-    let binding = bottleneck(measured);
+    let bottleneck = bottleneck(measured);
     let sums = MeanShares::new(measured);
-    let sentence = sentence(&binding, measured, &sums, reader);
-    Verdict { evidence: evidence(&binding, measured, &sums, reader), sentence, binding }
+    let sentence = sentence(&bottleneck, measured, &sums, reader);
+    Verdict { evidence: evidence(&bottleneck, measured, &sums, reader), sentence, bottleneck }
 }
 
 /// Returns the bottleneck.
@@ -103,10 +103,10 @@ fn slow_worker(measured: &Measured) -> Option<String> {
     (slowest.blocked < LITTLE && least > MUCH).then(|| slowest.name.clone())
 }
 
-fn sentence(binding: &Bottleneck, measured: &Measured, workers: &MeanShares, reader: &str) -> String {
+fn sentence(bottleneck: &Bottleneck, measured: &Measured, workers: &MeanShares, reader: &str) -> String {
     let taker = &measured.reader;
     let count = many(workers.at_work);
-    match binding {
+    match bottleneck {
         Bottleneck::Unknown => format!(
             "too short to say: {} items in {:.1} s; measure for longer (`--seconds`)",
             taker.items, measured.seconds
@@ -172,12 +172,12 @@ fn sentence(binding: &Bottleneck, measured: &Measured, workers: &MeanShares, rea
     }
 }
 
-fn evidence(binding: &Bottleneck, measured: &Measured, workers: &MeanShares, reader: &str) -> Vec<String> {
-    if *binding == Bottleneck::Unknown {
+fn evidence(bottleneck: &Bottleneck, measured: &Measured, workers: &MeanShares, reader: &str) -> Vec<String> {
+    if *bottleneck == Bottleneck::Unknown {
         return Vec::new();
     }
     let taker = &measured.reader;
-    let next = next_bottleneck::describe(binding, measured, reader);
+    let next = next_bottleneck::describe(bottleneck, measured, reader);
     let idle = if workers.idle > 0 { format!("; {} idle", many(workers.idle)) } else { String::new() };
     let clocks = [
         format!(
@@ -247,9 +247,9 @@ mod tests {
     /// Planted bottlenecks with the clocks that they cause, and the expected verdict. `make profile-cases` plants
     /// them in the program.
     fn check(cases: Vec<(&str, Measured, Bottleneck)>) {
-        for (planted, measured, binding) in cases {
+        for (planted, measured, bottleneck) in cases {
             let verdict = find_bottleneck(&measured, "trainer");
-            assert_eq!(verdict.binding, binding, "{planted}: {}", verdict.sentence);
+            assert_eq!(verdict.bottleneck, bottleneck, "{planted}: {}", verdict.sentence);
             assert!(!verdict.sentence.contains("NaN") && verdict.evidence.len() != 1, "{planted}: {verdict:?}");
         }
     }
@@ -423,10 +423,10 @@ mod tests {
     fn verdict_agrees_with_the_clocks() {
         // U2: an earlier version named workers as the bottleneck that were blocked 83 % of the time.
         let blocked = measured(&[[0.17, 0.0, 0.83, 0.17, 0.0]; 4], [0.15, 0.85, 0.0, 0.15, 0.0]);
-        assert_eq!(find_bottleneck(&blocked, "trainer").binding, Bottleneck::Room);
+        assert_eq!(find_bottleneck(&blocked, "trainer").bottleneck, Bottleneck::Room);
         let few = Measured { reader: actor("batch-reader", 3, [0.1, 0.9, 0.0, 0.1, 0.0]), ..blocked };
         assert!(find_bottleneck(&few, "trainer").sentence.starts_with("too short to say: 3 items"));
-        assert_eq!(find_bottleneck(&Measured::default(), "trainer").binding, Bottleneck::Unknown);
+        assert_eq!(find_bottleneck(&Measured::default(), "trainer").bottleneck, Bottleneck::Unknown);
     }
 
     #[test]

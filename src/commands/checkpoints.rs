@@ -23,18 +23,18 @@ pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> an
         None => list(&store, is_json),
         Some(CheckpointVerb::Verify { step }) => verify(&store, step.map(Step), is_json),
         Some(CheckpointVerb::Pin { step }) => {
-            checkpoint::pin(RunFolder::acquire(&store)?.store(), Step(step))?;
+            checkpoint::pin(RunFolder::acquire_for_change(&store)?.store(), Step(step))?;
             print_change(is_json, step, "pinned", "it is kept, regardless of `[checkpoints]`");
             Ok(())
         }
         Some(CheckpointVerb::Unpin { step }) => {
-            let was_pinned = checkpoint::unpin(RunFolder::acquire(&store)?.store(), Step(step))?;
+            let was_pinned = checkpoint::unpin(RunFolder::acquire_for_change(&store)?.store(), Step(step))?;
             let then = "`[checkpoints]` applies to it when the next one is saved";
             print_change(is_json, step, if was_pinned { "unpinned" } else { "was not pinned" }, then);
             Ok(())
         }
         Some(CheckpointVerb::Remove { step }) => {
-            checkpoint::remove(RunFolder::acquire(&store)?.store(), Step(step))?;
+            checkpoint::remove(RunFolder::acquire_for_change(&store)?.store(), Step(step))?;
             print_change(is_json, step, "removed", "permanently");
             Ok(())
         }

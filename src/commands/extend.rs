@@ -20,7 +20,7 @@ use crate::run::folder::RunFolder;
 /// Sets the total steps of the run in `run`, from its newest checkpoint on. The run must not be in progress.
 pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     let store = existing(run)?;
-    let mut held = RunFolder::acquire(&store)?;
+    let mut held = RunFolder::acquire_for_change(&store)?;
     let plan = Plan::of_run(run)?;
     let train = plan.train();
     let begun_with = plan.config().training.train.steps;

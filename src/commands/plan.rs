@@ -6,7 +6,7 @@ use trainer_plan::launch::Launch;
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::dry_run::DryRun;
-use crate::plan::run_time::TargetMachine;
+use crate::plan::step_estimate::TargetMachine;
 
 /// Options of the verb.
 #[derive(Clone, Copy, Debug, Default)]

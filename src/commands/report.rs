@@ -15,7 +15,7 @@ use super::output_file::put;
 use super::sweep;
 use crate::config::Config;
 use crate::exit::Usage;
-use crate::report::run_summary::is_run;
+use crate::report::run_summary::{is_run, steps};
 use crate::run::monitoring::{PROGRAM, about, settings};
 use crate::sweep::results::SweepResults;
 use crate::sweep::{page, plan};
@@ -50,7 +50,7 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
         if shown.iter().any(|other| other.file_name() == folder.file_name()) {
             about.name.clone_from(&about.place);
         }
-        report.add(&about, &store, settings(&config, &Config::unwritten().resolved()));
+        report.add(&about, &store, settings(&config, &Config::unwritten().resolved(), steps(&store)?));
         shown.push(folder.clone());
     }
     put(out, &report.html())?;

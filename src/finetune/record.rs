@@ -138,6 +138,14 @@ impl TaskRecord {
         store.put(NAME, &self.seal()).map(drop)
     }
 
+    /// Describes the part of the training set that was prepared; `None` for the whole set.
+    #[must_use]
+    pub fn part(&self) -> Option<String> {
+        let share = self.subset.map(|it| format!("{} of the training set, drawn by seed {}", it.fraction, it.seed));
+        let shots = self.few_shot.map(|it| format!("{} of each class, drawn by seed {}", it.shots, it.seed));
+        share.or(shots)
+    }
+
     /// Returns the sets whose files exist.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ impl TaskResults {
         value_in(self.last.as_ref().map_or(&self.sets, |last| &last.sets), set, metric)
     }
 
-    /// Returns whether the predictions on a set are all the same.
+    /// Returns whether the predictions on a set are all equal.
     pub(crate) fn is_constant(&self, set: &str) -> bool {
         self.sets.iter().any(|it| it.set == set && it.is_constant)
     }

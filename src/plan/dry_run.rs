@@ -7,8 +7,8 @@ use pipeline::load::{self, RowOrder};
 use schemas::manifest;
 
 use super::run_progress::{self, RunProgress};
-use super::run_time::{self, TargetMachine};
-use super::{Plan, assumed_data, describe, preparing, ranks, warnings};
+use super::step_estimate::TargetMachine;
+use super::{Plan, assumed_data, describe, preparing, ranks, run_cost, run_time, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
@@ -86,7 +86,9 @@ impl DryRun {
         let progress = self.progress();
         lines.extend(describe::lines(&self.plan));
         lines.push(format!("           {}", run_progress::description(progress, &self.plan.train)));
-        lines.extend(run_time::lines(&self.plan, progress, self.target));
+        let time = run_time::find(&self.plan, progress, self.target);
+        lines.push(run_time::line(&time));
+        lines.extend(run_cost::lines(&self.plan, time.as_ref().ok(), self.target));
         lines.extend(self.target.ranks.into_iter().flat_map(|ranks| ranks::lines(&self.plan, ranks, self.target)));
         lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
         lines
@@ -101,7 +103,11 @@ impl DryRun {
     /// Returns the plan as one JSON object.
     pub(crate) fn json(&self) -> String {
         let ranks = self.target.ranks.map(|ranks| ranks::json(&self.plan, ranks, self.target));
-        describe::json_with(&self.plan, run_time::json(&self.plan, self.progress(), self.target), ranks)
+        let progress = self.progress();
+        let found = run_time::find(&self.plan, progress, self.target).ok();
+        let mut time = run_time::json(found.as_ref(), progress);
+        time.as_object_mut().expect("an object").extend(run_cost::json(&self.plan, found.as_ref(), self.target));
+        describe::json_with(&self.plan, time, ranks)
     }
 
     /// Progress of the run in the folder of the plan.

@@ -8,7 +8,7 @@ use trainer_plan::scaling::workload::StepWorkload;
 use trainer_plan::scaling::{Communication, RankSet, SharedStep, SingleStep, TimePart};
 
 use super::Plan;
-use super::run_time::{self, StepEstimate, TargetMachine};
+use super::step_estimate::{self, StepEstimate, TargetMachine};
 use super::step_time::shown;
 
 /// Seconds from the notice of a failure to the first step after it: start of the processes, weights, first batch.
@@ -28,7 +28,7 @@ struct RankEstimate {
 
 impl RankEstimate {
     fn new(plan: &Plan, ranks: u32, target: TargetMachine) -> Self {
-        let single = run_time::step_estimate(&plan.train, target.gpu);
+        let single = step_estimate::step_estimate(&plan.train, target.gpu);
         let of_gpu = target.gpu.map(|gpu| gpu.name().to_owned());
         let measured = single.as_ref().map(|single| single.device.clone()).unwrap_or_default();
         let device = DeviceRates::from_name(&of_gpu.unwrap_or(measured));
@@ -56,7 +56,7 @@ impl RankEstimate {
 /// Returns the time of a step that ranks share, with its part of the time that failures cost, or why it is not known.
 pub(super) fn step_estimate(plan: &Plan, ranks: u32, target: TargetMachine) -> Result<StepEstimate, String> {
     let step = RankEstimate::new(plan, ranks, target).step?;
-    let single = run_time::step_estimate(&plan.train, target.gpu)?;
+    let single = step_estimate::step_estimate(&plan.train, target.gpu)?;
     let kept = 1.0 - step.share(TimePart::Failures);
     let place = match target.gpu {
         Some(gpu) => format!("on {} {}", count(ranks.into()), gpu.name()),

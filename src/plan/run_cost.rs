@@ -1,11 +1,12 @@
-//! What a planned run uses: hours of devices with their price and energy, disk, and memory of the hosts.
+//! Resources of a planned run: hours of devices with their price and energy, disk, and memory of the hosts.
 
 use serde_json::{Map, Value, json};
 use telemetry::quantities::{bytes, count, counted, estimate};
 use trainer_plan::TrainPlan;
 
 use super::Plan;
-use super::run_time::{RunTime, TargetMachine};
+use super::run_time::RunTime;
+use super::step_estimate::TargetMachine;
 
 /// Resources of a run, of all its ranks together unless stated otherwise.
 struct RunCost {
@@ -59,8 +60,12 @@ pub(super) fn lines(plan: &Plan, time: Option<&RunTime>, target: TargetMachine) 
         Some(size) => format!("{} of shards", bytes(size)),
         None => "shards, whose size the preparation decides".to_owned(),
     };
+    let train = &plan.train;
+    let every = train.checkpoints.keep_every_steps;
+    let has_more = every > 0 && train.steps_expected().is_none();
+    let more = if has_more { format!(", one more every {} steps", count(every)) } else { String::new() };
     lines.push(format!(
-        "disk       at most {} of {} = {}, and {shards}",
+        "disk       at most {} of {} = {}{more}, and {shards}",
         counted(cost.max_checkpoints, "checkpoint"),
         estimate(cost.checkpoint_bytes),
         estimate(cost.checkpoint_bytes * cost.max_checkpoints as f64),
@@ -101,13 +106,20 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// Returns the largest number of checkpoints at a time, and the bytes of each.
+/// Returns the largest number of checkpoints at a time, without milestones if the number of steps is unknown, and the
+/// bytes of each with its export.
 fn checkpoints(plan: &TrainPlan) -> (u64, f64) {
     let rules = &plan.checkpoints;
-    let steps = plan.steps_expected().unwrap_or(0);
-    let milestones = steps.checked_div(rules.keep_every_steps).unwrap_or(0);
-    let saved = steps.div_ceil(rules.every_steps.max(1)).max(1);
-    let kept = (rules.keep as u64 + rules.keep_best as u64).min(saved);
+    let kept = rules.keep as u64 + rules.keep_best as u64;
+    let (kept, milestones) = match plan.steps_expected() {
+        Some(steps) => {
+            let saved = steps.div_ceil(rules.every_steps.max(1)).max(1);
+            (kept.min(saved), steps.checked_div(rules.keep_every_steps).unwrap_or(0))
+        }
+        None => (kept, 0),
+    };
+    let (trained, frozen) = plan.parameters();
+    let export = if rules.export.is_some() { 4.0 * (trained + frozen) as f64 } else { 0.0 };
     // One more while the newest is written.
-    (kept + milestones + 1, plan.checkpoint_bytes())
+    (kept + milestones + 1, plan.checkpoint_bytes() + export)
 }

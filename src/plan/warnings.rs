@@ -9,7 +9,7 @@ use trainer_plan::init_weights::{self, InitFolder};
 use trainer_plan::objectives::AnyObjective;
 use trainer_plan::precision::Precision;
 
-use super::{Plan, run_time};
+use super::{Plan, step_estimate};
 use crate::cli::Gpu;
 
 /// Mixture error of a window above which a plan warns. It is reached with windows below the usual size: see
@@ -111,7 +111,7 @@ pub(super) fn of_precision(plan: &Plan, gpu: Option<Gpu>) -> Option<String> {
     let gpu = gpu.filter(|_| plan.train.train.precision == Precision::F32)?;
     let is_sensitive = trained_objectives(plan).any(|(_, objective)| objective.is_sensitive_to_rounding());
     let other = if is_sensitive { Precision::Bf16 } else { Precision::Bf16Hidden };
-    let times = run_time::speed_up(&plan.train, gpu, other).filter(|times| *times > SPEED_UP_MIN)?;
+    let times = step_estimate::speed_up(&plan.train, gpu, other).filter(|times| *times > SPEED_UP_MIN)?;
     Some(format!(
         "`train.precision` is `f32`, in which the tensor cores of an {} are idle: `train.precision = \"{}\"` is about {times:.1} times as fast",
         gpu.name(),

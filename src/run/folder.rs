@@ -64,14 +64,26 @@ impl RunFolder {
 
     /// Locks a folder, and removes partial files of a killed process.
     pub fn acquire(folder: &Store) -> anyhow::Result<Self> {
+        Self::acquire_or(folder, "wait for it, or set another `run.folder`")
+    }
+
+    /// Locks the folder of a run that is to be changed and not trained.
+    pub(crate) fn acquire_for_change(folder: &Store) -> anyhow::Result<Self> {
+        let stop = schemas::shell_quoted(Path::new(&folder.place("stop")));
+        let way = format!("stop it with `touch {stop}`, repeat this command when it has saved, and train again");
+        Self::acquire_or(folder, &way)
+    }
+
+    /// Locks a folder. `way_out` is the hint if another process holds it.
+    fn acquire_or(folder: &Store, way_out: &str) -> anyhow::Result<Self> {
         if let Some(problem) = output_folder_problem("run.folder", Path::new(&folder.place(""))) {
             return Err(Usage(problem.to_string()).into());
         }
         let lock = Lock::acquire(folder, store::LOCK, Holder::this_process(), LeaseConfig::default());
         let lock = lock.map_err(|error| match error {
-            LockError::Held { place, holder } => anyhow::anyhow!(
-                "{place}: another process trains in this folder ({holder}); wait for it, or set another `run.folder`"
-            ),
+            LockError::Held { place, holder } => {
+                anyhow::anyhow!("{place}: another process trains in this folder ({holder}); {way_out}")
+            }
             LockError::Io(error) => error.into(),
         })?;
         let store = lock.guard(folder);

@@ -8,7 +8,7 @@ use report::html::{figures, static_page, table, text};
 use tasks::metric::MetricValue;
 
 use super::results::SweepResults;
-use super::summary::{Measure, choose, combinations, fractions, measures};
+use super::summary::{Measure, choose, combinations, measures};
 use super::tables::{TextTable, combinations_table, state, tied};
 use crate::cli::Statistic;
 use crate::run::monitoring::PROGRAM;
@@ -69,7 +69,7 @@ fn bars(sweep: &SweepResults, measure: &Measure) -> Vec<ErrorBar> {
     let statistic = sweep.plan.statistic;
     let combinations = combinations(sweep);
     let by = Measure::of_choice(&sweep.plan);
-    let fractions = fractions(&sweep.plan);
+    let fractions = sweep.plan.fractions();
     let mut bars = Vec::new();
     for (group, model) in sweep.plan.models().iter().enumerate() {
         for &fraction in &fractions {

@@ -12,7 +12,6 @@ use tasks::AnyTask;
 use telemetry::quantities::count;
 
 use super::grid::{Axis, Setting, draw, product};
-use super::summary::fractions;
 use crate::cli::{PresetName, Statistic};
 use crate::exit::Usage;
 use crate::finetune::TaskFile;
@@ -116,6 +115,13 @@ impl SweepPlan {
         }
     }
 
+    /// Returns the shares of the training set in ascending order.
+    pub(crate) fn fractions(&self) -> Vec<f64> {
+        let mut fractions = self.train_fraction.clone();
+        fractions.sort_by(f64::total_cmp);
+        fractions
+    }
+
     /// Returns the number of training examples of a run on a share of the training set.
     pub(crate) fn examples(&self, fraction: f64) -> u64 {
         TrainSubset::new(fraction, 1).map_or(self.train_examples, |subset| subset.size(self.train_examples))
@@ -123,7 +129,7 @@ impl SweepPlan {
 
     /// Describes the training examples of the runs: `428 of 8,551`, one number for each share of the training set.
     pub(crate) fn describe_examples(&self) -> String {
-        let used: Vec<u64> = fractions(self).into_iter().map(|fraction| self.examples(fraction)).collect();
+        let used: Vec<u64> = self.fractions().into_iter().map(|fraction| self.examples(fraction)).collect();
         let is_part = used.iter().any(|used| *used < self.train_examples);
         let used: Vec<String> = used.into_iter().map(count).collect();
         let of = if is_part { format!(" of {}", count(self.train_examples)) } else { String::new() };

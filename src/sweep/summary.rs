@@ -167,17 +167,10 @@ pub(crate) fn with_deviation(value: MetricValue, deviation: MetricValue) -> Stri
     }
 }
 
-/// Describes the runs whose predictions on a set are all the same: `2 of 3`; empty without any.
+/// Describes the runs whose predictions on a set are all equal: `2 of 3`; empty without any.
 pub(crate) fn constant_runs(runs: &[FinishedRun<'_>], set: &str) -> String {
     let constant = runs.iter().filter(|run| run.result.is_constant(set)).count();
     if constant == 0 { String::new() } else { format!("{constant} of {}", runs.len()) }
-}
-
-/// Returns the shares of the training set in ascending order.
-pub(crate) fn fractions(plan: &SweepPlan) -> Vec<f64> {
-    let mut fractions = plan.train_fraction.clone();
-    fractions.sort_by(f64::total_cmp);
-    fractions
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tasks::statistics::Summary;
 use super::grid::Setting;
 use super::plan::SweepPlan;
 use super::results::SweepResults;
-use super::summary::{Combination, Measure, choose, combinations, constant_runs, fractions, measures, with_deviation};
+use super::summary::{Combination, Measure, choose, combinations, constant_runs, measures, with_deviation};
 use crate::aligned::aligned;
 use crate::cli::Statistic;
 use crate::finetune::decimals;
@@ -47,7 +47,7 @@ pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable 
     let measures = measures(results);
     let mut rows = Vec::new();
     for (model, name) in models.iter().enumerate() {
-        for fraction in fractions(&results.plan) {
+        for fraction in results.plan.fractions() {
             let Some(chosen) = choose(&combinations, model, fraction, statistic, &by) else { continue };
             let settings = chosen.settings.map_or_else(|| "all combinations".to_owned(), |it| results.describe(it));
             let settings = settings + &tied(chosen.ties);
@@ -77,7 +77,7 @@ pub(crate) fn chosen(results: &SweepResults, statistic: Statistic) -> TextTable 
     without_column(table, "train fraction", results.plan.uses_all_examples())
 }
 
-/// Column of the runs whose predictions are all the same.
+/// Column of the runs whose predictions are all equal.
 const CONSTANT: &str = "one prediction for all";
 
 /// Describes other choices with the same value: ` (2 others tie)`.

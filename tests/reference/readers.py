@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 WANTED = {
     "train/loss", "train/mlm", "train/mlm.accuracy", "train/lr", "train/grad_norm", "eval/loss", "eval/mlm",
-    "eval/fixed_mask_mlm", "throughput/tokens_per_s", "throughput/steps_per_s", "data/wait_fraction", "data/tokens",
+    "valid/mlm", "throughput/tokens_per_s", "throughput/steps_per_s", "data/wait_fraction", "data/tokens",
     "data/rows", "data/epoch", "time/elapsed_s", "time/validation_s", "time/checkpoint_s", "memory/host",
 }
 

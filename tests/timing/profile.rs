@@ -5,22 +5,22 @@ use testkit::Home;
 
 use crate::profiled;
 
-fn named(home: &Home, args: &[&str], binding: &str) -> Value {
+fn named(home: &Home, args: &[&str], bottleneck: &str) -> Value {
     let profile = profiled(home, args);
-    assert_eq!(profile["verdict"]["binding"], binding, "{profile:#}");
+    assert_eq!(profile["verdict"]["bottleneck"], bottleneck, "{profile:#}");
     profile
 }
 
 #[test]
 fn slowed_stage_is_named_and_times_add_up() {
     let home = Home::prepared(200);
-    for (args, binding) in [
+    for (args, bottleneck) in [
         (["--seconds", "4", "--step-ms", "20"].as_slice(), "trainer"),
         (&["--seconds", "4", "--slow", "worker=20"], "worker"),
         (&["--seconds", "4", "--slow", "workers=40", "--step-ms", "5"], "outside"),
     ] {
-        let profile = named(&home, args, binding);
-        let worker = (binding == "worker").then_some("batch-0");
+        let profile = named(&home, args, bottleneck);
+        let worker = (bottleneck == "worker").then_some("batch-0");
         assert_eq!(profile["verdict"]["worker"].as_str(), worker, "{profile:#}");
         for actor in profile["actors"].as_array().expect("a list") {
             let share = |name: &str| actor[name].as_f64().expect("a share");

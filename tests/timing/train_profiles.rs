@@ -22,7 +22,7 @@ fn training_waits_for_slow_workers() {
     let usual = trained(&home, &[]);
     // Each worker takes 200 ms for a batch.
     let slowed = trained(&home, &["--slow", "workers=200"]);
-    assert_eq!(slowed["verdict"]["binding"], "outside", "{slowed:#}");
+    assert_eq!(slowed["verdict"]["bottleneck"], "outside", "{slowed:#}");
     assert!(wait_ms(&slowed) > 10.0 * wait_ms(&usual).max(0.1), "{slowed:#}");
 }
 

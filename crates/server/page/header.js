@@ -185,15 +185,17 @@ function figures_of(run, status, live) {
   const reported = reports.newest("speed/tokens_per_s") ?? preparation.newest("tokens_per_s");
   tiles.rate = ["tokens per second", short(number(status?.tokens_per_s ?? null) ?? reported)];
   if (live && !run.end) tiles.eta = ["time left", ...time_left(run, status)];
+  // The table of ranks has those of the others.
+  const of_rank = run.ranks.length > 1 ? ", rank 0" : "";
   if (run.kind === "train") {
     const tokens = reports.length > 0 ? `${short(reports.axes.tokens.at(-1))} tokens` : "";
     tiles.epoch = ["epoch", figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)), tokens];
-    tiles.wait = ["waits", percent(reports.newest("speed/data_wait")), "for batches"];
+    tiles.wait = ["waits", percent(reports.newest("speed/data_wait")), `for batches${of_rank}`];
   }
   const host = number(status?.memory?.host_bytes ?? null) ?? reports.newest("memory/host_bytes");
   const device = number(status?.memory?.device_bytes ?? null) ?? reports.newest("memory/device_bytes");
   if ((device ?? host) !== null)
-    tiles.memory = ["memory", bytes(device ?? host), device === null ? "of the host" : "of the device"];
+    tiles.memory = ["memory", bytes(device ?? host), `of the ${device === null ? "host" : "device"}${of_rank}`];
   return tiles;
 }
 

@@ -66,7 +66,7 @@ const PLOTS = [
   {
     key: "mlm/accuracy",
     room: "Metrics",
-    title: "valid/mlm accuracy",
+    title: "valid/mlm.accuracy",
     unit: "percent",
     parts: [points("validations", "mlm/accuracy", "validation")],
   },
@@ -127,6 +127,8 @@ class Plots {
       { rootMargin: "200px" },
     );
     this.size = new ResizeObserver(() => redraw("plots"));
+    addEventListener("beforeprint", () => this.prepare_print());
+    addEventListener("afterprint", () => this.end_print());
     drawer("groups", () => this.grow());
     drawer("plots", () => this.each((chart) => chart.draw()));
     drawer("cursor", () => this.each((chart) => chart.draw_cursor()));
@@ -140,6 +142,19 @@ class Plots {
   /** Calls `act` for each visible chart; the others are drawn when they become visible. */
   each(act) {
     for (const chart of this.charts.values()) if (chart.seen) act(chart);
+  }
+
+  /** Draws the plots that were never in view, and lets all scale with the paper. */
+  prepare_print() {
+    for (const chart of this.charts.values()) {
+      chart.draw();
+      const { clientWidth: width, clientHeight: height } = chart.svg;
+      if (width > 0) chart.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    }
+  }
+
+  end_print() {
+    for (const chart of this.charts.values()) chart.svg.removeAttribute("viewBox");
   }
 
   /** Creates the plots of new series. */

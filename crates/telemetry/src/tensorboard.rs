@@ -14,8 +14,8 @@
 //! - A file begins with its version, `brain.Event:2`. If a run resumes from an older checkpoint, steps repeat. Then a
 //!   session `START` with the first repeated step precedes them. Readers drop their values from that step on.
 //! - Tags: `train/…` for training, with `train/loss`, `train/lr` and `train/grad_norm` in addition to each term and metric;
-//!   `eval/…` for validation, `eval/fixed_mask…` for the fixed mask; `throughput/…`, `data/…`, `time/…` (seconds) and
-//!   `memory/…` (bytes).
+//!   `eval/…` for validation, `valid/mlm` and `valid/mlm.accuracy` for the fixed mask; `throughput/…`, `data/…`, `time/…`
+//!   (seconds) and `memory/…` (bytes).
 //! - Values have 32 bits. NaN is written as NaN.
 
 mod writer;
@@ -204,8 +204,8 @@ fn validation(report: &ValidReport, add: &mut impl FnMut(&str, f64)) {
     named("eval", &report.metrics, add);
     add("eval/loss", report.loss);
     if let Some(mlm) = &report.mlm {
-        add("eval/fixed_mask_mlm", mlm.loss);
-        add("eval/fixed_mask_accuracy", mlm.accuracy);
+        add("valid/mlm", mlm.loss);
+        add("valid/mlm.accuracy", mlm.accuracy);
     }
 }
 

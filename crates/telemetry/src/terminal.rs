@@ -13,6 +13,8 @@ pub use self::output_mode::{OutputFormat, OutputMode, Verbosity};
 pub use self::printer::Printer;
 pub use self::progress::Progress;
 pub use self::run_progress::{PhaseText, RunProgress};
+pub use self::wrapping::set_width;
+use self::wrapping::wrapped;
 
 mod bar;
 mod item_progress;
@@ -20,10 +22,16 @@ mod output_mode;
 mod printer;
 mod progress;
 mod run_progress;
+mod wrapping;
 
 /// Prints a line of results to stdout. Control characters are escaped, because names in it may be untrusted.
 pub fn line(text: impl Display) {
-    painted(printable(&text.to_string()));
+    painted(on_stdout(&text.to_string()));
+}
+
+/// Returns a text for stdout: control characters are escaped, and lines are broken if it is a terminal.
+fn on_stdout(text: &str) -> String {
+    wrapped(&printable(text), io::stdout().is_terminal()).into_owned()
 }
 
 /// Prints a JSON document to stdout, indented. Characters that terminals obey are written as escapes of JSON.
@@ -49,7 +57,7 @@ pub fn painted(text: impl Display) {
 
 /// Prints a line to stdout about work that is complete. If stdout fails, it prints a warning and does not exit.
 pub fn outcome(text: impl Display) {
-    if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&text.to_string()))) {
+    if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{}", on_stdout(&text.to_string()))) {
         note(format_args!("warning: stdout: {error}; the work is complete"));
     }
 }

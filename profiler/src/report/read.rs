@@ -119,7 +119,7 @@ pub(super) struct Read {
     #[serde(default)]
     pub(super) processors: Option<Number>,
     #[serde(default)]
-    pub(super) looking: Option<Number>,
+    pub(super) overhead: Option<Number>,
     #[serde(default)]
     pub(super) machine: Option<Machine>,
 }

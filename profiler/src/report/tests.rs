@@ -7,9 +7,9 @@ fn whole() -> Value {
     let evil = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
     json!({
         "version": 1, "target": "train",
-        "verdict": { "binding": "trainer", "worker": null, "sentence": format!("bottleneck: `{evil}`"), "evidence": [evil] },
+        "verdict": { "bottleneck": "trainer", "worker": null, "sentence": format!("bottleneck: `{evil}`"), "evidence": [evil] },
         "what_if": [{ "key": evil, "from": 1, "to": 2, "gain": 0.71, "within": 0.06, "then": evil }],
-        "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "looking": 0.004,
+        "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "overhead": 0.004,
         "tokens_per_s": { "mean": 1e6, "low": 9e5, "high": 1.1e6 },
         "items_per_s": { "mean": 10.0, "low": 9.0, "high": 11.0 },
         "actors": [

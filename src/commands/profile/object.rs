@@ -17,7 +17,7 @@ use crate::run::monitoring::PROGRAM;
 impl Profile {
     /// Returns the whole object. `configuration` is the measured file.
     pub fn object(&self, configuration: &Path) -> Value {
-        let Measured { seconds, warm_up_s, rate, windows, queues, cores, depth, timeline, looking, .. } =
+        let Measured { seconds, warm_up_s, rate, windows, queues, cores, depth, timeline, overhead, .. } =
             &self.measured;
         let tokens = self.tokens_per_item;
         let speed = match (self.tokens_per_s, rate) {
@@ -28,12 +28,12 @@ impl Profile {
             (None, None) => Value::Null,
         };
         let worker = self
-            .binding
+            .bottleneck
             .as_ref()
-            .and_then(|binding| if let Bottleneck::Worker(name) = binding { Some(name) } else { None });
+            .and_then(|bottleneck| if let Bottleneck::Worker(name) = bottleneck { Some(name) } else { None });
         json!({
             "version": VERSION, "target": self.target,
-            "verdict": { "binding": self.binding.as_ref().map(Bottleneck::name), "worker": worker, "sentence": self.sentence, "evidence": self.evidence },
+            "verdict": { "bottleneck": self.bottleneck.as_ref().map(Bottleneck::name), "worker": worker, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,
             "items_per_s": rate.map(|Estimate { mean, low, high }| json!({ "mean": mean, "low": low, "high": high })),
@@ -47,7 +47,7 @@ impl Profile {
             "stage_costs": self.stages.map(|stages| stages.iter().map(stage).collect::<Vec<_>>()),
             "memory": memory(timeline),
             "timeline": course(timeline, &self.actors().map(|(name, _)| name).collect::<Vec<_>>()),
-            "processors": cores, "looking": looking,
+            "processors": cores, "overhead": overhead,
             "machine": machine(configuration),
             "training": self.training.as_ref().map_or(&Value::Null, |training| &training.json),
         })

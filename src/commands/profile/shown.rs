@@ -20,7 +20,7 @@ pub struct Profile {
     /// Consumer of the items; empty if that needs no words.
     pub against: String,
     /// Bottleneck of a pipeline. None for a preparation, whose stages belong to one actor.
-    pub binding: Option<Bottleneck>,
+    pub bottleneck: Option<Bottleneck>,
     /// Observations that support the conclusion.
     pub evidence: Vec<String>,
     /// Predicted gains, or the reason why there is no prediction. None if no prediction was requested.

@@ -116,6 +116,17 @@ impl Screen {
         ranks
     }
 
+    /// Step of the newest report of a training.
+    fn reported_step(&self) -> Option<u64> {
+        self.history["reports"]["step"].as_array()?.last()?.as_u64()
+    }
+
+    /// Completed steps: those of the status or of the newest report, of which either may be the newer one.
+    fn step(&self) -> Option<u64> {
+        let polled = self.status.as_ref().and_then(|status| status["step"].as_u64());
+        polled.max(self.reported_step())
+    }
+
     fn newest(&self, figure: &str) -> Option<f64> {
         self.group().1["series"][figure]["mean"].as_array()?.last()?.as_f64()
     }
@@ -177,8 +188,7 @@ fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let place = Span::styled(printable(&screen.place).into_owned(), Style::new().fg(Color::DarkGray));
     let Some(status) = &screen.status else {
-        let last = screen.group().1["step"].as_array().and_then(|steps| steps.last()?.as_u64());
-        let last = last.map_or(String::new(), |step| {
+        let last = screen.reported_step().map_or(String::new(), |step| {
             format!("; the last report is of step {}", telemetry::quantities::count(step))
         });
         let why = format!("no server; from the log{last}");
@@ -187,7 +197,7 @@ fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
     // The step number replaces the phase of a run that trains.
     let mut words = vec![text(&status["phase"])];
     words.retain(|phase| phase != "step");
-    if let Some(step) = status["step"].as_u64() {
+    if let Some(step) = screen.step() {
         let of = status["steps"]
             .as_u64()
             .map_or(String::new(), |steps| format!(" of {}", telemetry::quantities::count(steps)));
@@ -204,8 +214,9 @@ fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
 }
 
 fn gauge(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
-    let share = screen.status.as_ref().and_then(|status| status["progress"].as_f64());
-    if let Some(share) = share {
+    let Some(status) = &screen.status else { return };
+    let of_step = screen.step().zip(status["steps"].as_u64()).map(|(step, steps)| step as f64 / steps.max(1) as f64);
+    if let Some(share) = status["progress"].as_f64().map(|share| share.max(of_step.unwrap_or(0.0))) {
         let gauge = Gauge::default().ratio(share.clamp(0.0, 1.0)).gauge_style(Style::new().fg(Color::Blue));
         frame.render_widget(gauge.label(format!("{:.1} %", 100.0 * share)), area);
     }

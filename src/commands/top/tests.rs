@@ -72,6 +72,18 @@ fn a_screen_shows_the_progress_and_escapes_control_characters() {
     );
 }
 
+/// The status is polled more often than the history, and may be answered from before the newest report.
+#[test]
+fn the_heading_is_not_behind_the_chart() {
+    let mut screen = screen();
+    for (polled, expected) in [(20, "step 30 of 100"), (31, "step 31 of 100")] {
+        screen.status(Some(json!({ "phase": "step", "step": polled, "steps": 100, "progress": 0.2 })));
+        let text = shown(&screen, (100, 30));
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains(if polled == 20 { "30.0 %" } else { "31.0 %" }), "{text}");
+    }
+}
+
 #[test]
 fn a_stop_needs_confirmation() {
     let mut screen = screen();

@@ -119,7 +119,7 @@ impl Backend for Preparing {
 
     fn config(&self) -> Result<Value, ApiError> {
         let resolved = toml::to_string(&self.config.resolved()).expect("a configuration is plain values");
-        Ok(settings(&resolved, &Config::unwritten().resolved()))
+        Ok(settings(&resolved, &Config::unwritten().resolved(), None))
     }
 
     fn rows(&self, _: usize) -> Result<Value, ApiError> {

@@ -6,8 +6,12 @@ use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
 /// Returns `{"keys": [{"key", "value", "default", "changed"}], "toml"}` of a resolved configuration and the defaults.
-pub(crate) fn settings(resolved: &str, default: &Table) -> Json {
-    let now = resolved.parse::<Table>().map(|table| flat(&table)).unwrap_or_default();
+/// `steps` are the steps of a run, which its configuration may not have: the run was extended.
+pub(crate) fn settings(resolved: &str, default: &Table, steps: Option<u64>) -> Json {
+    let mut now = resolved.parse::<Table>().map(|table| flat(&table)).unwrap_or_default();
+    if let (Some(value), Some(steps)) = (now.get_mut("train.steps"), steps) {
+        *value = steps.to_string();
+    }
     let default = flat(default);
     let keys: Vec<Json> = now
         .iter()
@@ -45,7 +49,7 @@ mod tests {
     #[test]
     fn changed_keys_are_marked() {
         let default: Table = "seed = 1\n[train]\nsteps = 10\n".parse().expect("TOML");
-        let found = settings("seed = 1\n[train]\nsteps = 20\n[views.m]\nkind = \"mask\"\n", &default);
+        let found = settings("seed = 1\n[train]\nsteps = 20\n[views.m]\nkind = \"mask\"\n", &default, None);
         let keys: Vec<String> = found["keys"]
             .as_array()
             .expect("a list")
@@ -54,5 +58,7 @@ mod tests {
             .collect();
         let expected = [r#""seed" "1" false"#, r#""train.steps" "20" true"#, r#""views.m.kind" "\"mask\"" true"#];
         assert_eq!(keys, expected);
+        let extended = settings("seed = 1\n[train]\nsteps = 20\n", &default, Some(30));
+        assert_eq!(extended["keys"][1]["value"], "30");
     }
 }

@@ -85,9 +85,10 @@ impl Planned {
     /// Extracts the properties from a plan.
     fn new(plan: &Plan) -> Self {
         let default = Config::unwritten().resolved();
+        let steps = plan.train().train.ends_by_steps().then_some(plan.train().train.steps);
         Self {
-            settings: super::settings(&plan.resolved_toml(), &default),
-            steps: plan.train().train.ends_by_steps().then_some(plan.train().train.steps),
+            settings: super::settings(&plan.resolved_toml(), &default, steps),
+            steps,
             load: plan.everything(),
             data: Arc::clone(plan.data()),
         }

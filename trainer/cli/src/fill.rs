@@ -30,6 +30,9 @@ pub(crate) fn run(folder: &Path, step: Option<u64>, top: usize, texts: &[String]
         ModelFolder::Transformers => of_model(folder, step)?,
     };
     let Model { filler, tokenizer, vocab, is_counted } = &model;
+    if let Some(step) = filler.step() {
+        note(format_args!("{}: the checkpoint after step {step}", folder.display()));
+    }
     let mut refused = 0;
     for (number, text) in (1..).zip(texts) {
         let guesses = match encode(tokenizer, vocab, text)?.map(|row| filler.predict(&row, top)) {
@@ -104,6 +107,27 @@ fn most_frequent(vocab: &Vocab, top: usize) -> Vec<TokenGuess> {
 }
 
 fn describe(vocab: &Vocab, guesses: &[TokenGuess]) -> String {
-    let word = |&(id, probability): &TokenGuess| format!("{} {:.1} %", printable(vocab.token(id)), 100.0 * probability);
+    let word = |&(id, probability): &TokenGuess| format!("{} {}", printable(vocab.token(id)), percent(probability));
     guesses.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Formats a probability with at least two digits.
+fn percent(probability: f64) -> String {
+    match 100.0 * probability {
+        large if large >= 0.95 => format!("{large:.1} %"),
+        small if small >= 0.095 => format!("{small:.2} %"),
+        small if small >= 0.0095 => format!("{small:.3} %"),
+        _ => "< 0.01 %".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn no_probability_is_shown_as_zero() {
+        let shown = [1.0, 0.125, 0.009_54, 0.001_23, 0.000_123, 1e-9].map(percent);
+        assert_eq!(shown, ["100.0 %", "12.5 %", "1.0 %", "0.12 %", "0.012 %", "< 0.01 %"]);
+    }
 }

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use cloze::cli::{TuneArgs, Verb};
 use cloze::commands::plan;
-use cloze::plan::run_time::TargetMachine;
+use cloze::plan::step_estimate::TargetMachine;
 use cloze::{commands, exit, program, train_program};
 
 fn main() -> ExitCode {

@@ -10,7 +10,7 @@ use cloze::cli::{ConfigArgs, ExportFamily, Gpu};
 use cloze::commands::{prepare, tokenizer};
 use cloze::config::{ConfigSource, merge};
 use cloze::plan::dry_run::DryRun;
-use cloze::plan::run_time::TargetMachine;
+use cloze::plan::step_estimate::TargetMachine;
 use serde_json::Value as Json;
 use store::{Lines, Store};
 use testkit::{corpus, root};

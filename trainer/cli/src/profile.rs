@@ -85,7 +85,7 @@ fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
 
 /// Compares the rates of the halves in one sentence.
 fn describe_slowest([offline, online, training]: &[Profile; 3]) -> String {
-    let is_known = |profile: &&Profile| profile.binding != Some(Bottleneck::Unknown);
+    let is_known = |profile: &&Profile| profile.bottleneck != Some(Bottleneck::Unknown);
     let speed = |profile: &Profile| Some(profile).filter(is_known)?.tokens_per_s();
     let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
         return "the measurement is too short to compare the halves; measure for longer (`--seconds`)".to_owned();

@@ -91,7 +91,7 @@ pub(crate) fn profile(shape: Shape, watch: &MeasureWatch, times: StepTimes) -> P
         target: ProfileTarget::Train.name(),
         sentence: training.rank_bottleneck().unwrap_or(verdict.sentence),
         against: String::new(),
-        binding: Some(verdict.binding),
+        bottleneck: Some(verdict.bottleneck),
         evidence,
         what_if: Some(what_if),
         checked: None,

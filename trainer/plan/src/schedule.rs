@@ -152,6 +152,13 @@ impl ScheduleConfig {
     /// Reason why the number cannot change.
     pub fn extended(&self, spans: &[Span], [from, to]: [u64; 2], done: Step) -> Result<String, String> {
         let rate = |steps: u64| LrSchedule::new(self, steps, &[]).rate(done);
+        let warmup = self.warmup_steps;
+        if to <= warmup && done.0 < warmup {
+            return Ok(format!(
+                "the run now ends within its warm-up of {warmup} steps: the learning rate rises to {:.3} of its maximum and never falls",
+                to as f64 / warmup as f64
+            ));
+        }
         match self.kind {
             ScheduleKind::Constant => Ok("the learning rate does not change".to_owned()),
             ScheduleKind::Wsd => {

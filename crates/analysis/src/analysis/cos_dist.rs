@@ -10,10 +10,12 @@
 //! # Definition
 //! A sentence vector is the last hidden state of `[CLS]`, or the mean over tokens. Random pairs are rows of two different
 //! documents, drawn by the seed. A histogram has `bins` bins of equal width from −1 to 1; `share` is the count divided by
-//! that of all pairs. Pairs with an empty text are left out.
+//! that of all pairs. Pairs with an empty text are left out, and so are the bins below and above all cosines.
 //!
 //! # Reference
 //! Meng et al. 2021 (COCO-LM), figures 1 and 5, with the pairs of STS-B of score 5.
+
+use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,10 +73,11 @@ impl Analysis for CosDist {
             FindingTable::new("cosines", &["pairs"], &["mean", "deviation", "count"], &[ChartSpec::OverSteps("mean")]);
         let shares = &[ChartSpec::OverKey { key: "cosine", value: "share" }];
         let mut histogram = FindingTable::new("histogram", &["pairs", "cosine"], &["count", "share"], shares);
+        let bins = occupied_bins(random.iter().chain(&similar), self.bins);
         for (name, cosines) in [("random", random), ("similar", similar)] {
             let mean: Mean = cosines.iter().copied().collect();
             means.push([name.to_owned()], [mean.mean(), mean.deviation(), mean.count()]);
-            for (center, count) in histogram_of(&cosines, self.bins) {
+            for (center, count) in histogram_of(&cosines, self.bins).take(bins.end).skip(bins.start) {
                 histogram.push([name.to_owned(), center], [count, count / cosines.len() as f64]);
             }
         }
@@ -105,12 +108,27 @@ impl CosDist {
     }
 }
 
+/// Returns the bin of a cosine, of those from −1 to 1.
+fn bin_of(cosine: f64, bins: usize) -> usize {
+    let edges = (0..bins).filter(|&bin| cosine >= 2.0 * bin as f64 / bins as f64 - 1.0);
+    edges.last().unwrap_or(0)
+}
+
+/// Returns the range from the first to the last bin with a cosine; empty without cosines.
+fn occupied_bins<'a>(cosines: impl Iterator<Item = &'a f64>, bins: usize) -> Range<usize> {
+    let found = cosines.map(|&cosine| bin_of(cosine, bins));
+    let range = found.fold(None, |range: Option<Range<usize>>, bin| {
+        let Range { start, end } = range.unwrap_or(bin..bin);
+        Some(start.min(bin)..end.max(bin + 1))
+    });
+    range.unwrap_or(0..0)
+}
+
 /// Returns the centers of the bins from −1 to 1, and the count of each.
 fn histogram_of(cosines: &[f64], bins: usize) -> impl Iterator<Item = (String, f64)> {
     let mut counts = vec![0.0; bins];
     for &cosine in cosines {
-        let mut edges = (0..bins).filter(|&bin| cosine >= 2.0 * bin as f64 / bins as f64 - 1.0);
-        counts[edges.next_back().unwrap_or(0)] += 1.0;
+        counts[bin_of(cosine, bins)] += 1.0;
     }
     let center = move |bin: usize| (2.0 * bin as f64 + 1.0) / bins as f64 - 1.0;
     counts.into_iter().enumerate().map(move |(bin, count)| (format!("{:.4}", center(bin)), count))
@@ -127,6 +145,8 @@ mod tests {
         let found: Vec<_> = histogram_of(&[-1.0, -0.51, -0.5, 0.0, 0.999, 1.0], 4).collect();
         let expected = [("-0.7500", 2.0), ("-0.2500", 1.0), ("0.2500", 1.0), ("0.7500", 2.0)];
         assert_eq!(found, expected.map(|(center, count)| (center.to_owned(), count)));
+        assert_eq!(occupied_bins([0.0, -0.51].iter(), 4), 0..3, "an empty bin between others stays");
+        assert_eq!((occupied_bins([0.9].iter(), 40), occupied_bins([].iter(), 40)), (38..39, 0..0));
     }
 
     #[test]

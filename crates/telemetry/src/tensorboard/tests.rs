@@ -167,7 +167,7 @@ fn only_kinds_with_numbers_are_written() {
         mlm: Some(mlm),
         seconds: 0.1,
     };
-    let tags = ["eval/fixed_mask_accuracy 0.5", "eval/fixed_mask_mlm 4", "eval/loss 3", "eval/mlm 3"];
+    let tags = ["eval/loss 3", "eval/mlm 3", "valid/mlm 4", "valid/mlm.accuracy 0.5"];
     assert_eq!(encode(&mut encoder, 3, EventKind::Validation(valid)), tags.map(|tag| (3, tag.to_owned())));
     let place = "runs/a".to_owned();
     let stop = StopReport { why: StopReason::Finished, saved: true, kept: None, place, error: None, memory: None };

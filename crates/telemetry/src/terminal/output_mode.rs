@@ -8,6 +8,8 @@ use serde_json::json;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
+use super::wrapping::wrapped;
+
 /// Format of stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
@@ -65,7 +67,7 @@ impl OutputMode {
             return None;
         }
         Some(match self.form {
-            OutputFormat::Text => printable(line).into_owned(),
+            OutputFormat::Text => wrapped(&printable(line), std::io::stderr().is_terminal()).into_owned(),
             OutputFormat::Json => object(level, line),
         })
     }

@@ -4,10 +4,8 @@ use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use schemas::printable;
-
 use super::run_progress::{RunEstimate, RunProgress, RunProgressBar};
-use super::{OutputFormat, OutputMode, bar, note};
+use super::{OutputFormat, OutputMode, bar, note, on_stdout};
 use crate::quantities::{count, eta, tokens_per_s};
 use crate::{EarlyProgress, Event, EventKind, Observer};
 
@@ -137,7 +135,7 @@ impl OutputStream {
         if !line.is_result {
             return note(&line.text);
         }
-        let printed = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&line.text)));
+        let printed = bar::above(|| writeln!(io::stdout().lock(), "{}", on_stdout(&line.text)));
         let Err(error) = printed else { return };
         if !std::mem::replace(&mut self.has_failed, true) {
             note(format_args!("warning: stdout: {error}; the run continues, and its log has the missing lines"));

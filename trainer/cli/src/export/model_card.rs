@@ -61,7 +61,8 @@ impl ModelCard<'_> {
             count(self.step.0),
         );
         text.push_str("\n## Training\n\n| | |\n|---|---|\n");
-        for (label, value) in self.facts() {
+        let part = record.as_ref().and_then(TaskRecord::part).map(|part| ("training examples", part));
+        for (label, value) in self.facts().into_iter().chain(part) {
             let _ = writeln!(text, "| {label} | {value} |");
         }
         let scores = self.scores()?;

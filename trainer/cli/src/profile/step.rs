@@ -3,7 +3,7 @@
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
 use cloze::plan::dry_run::DryRun;
-use cloze::plan::run_time::TargetMachine;
+use cloze::plan::step_estimate::TargetMachine;
 use cloze::plan::step_time::{self, StepTime};
 use pipeline::load::ViewFacts;
 use profiler::statistics::quartiles;

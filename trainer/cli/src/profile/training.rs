@@ -40,7 +40,7 @@ pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut 
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     // A trainer that waits for batches gains nothing from faster steps. Steps of several ranks are not tried.
-    if profile.binding == Some(Bottleneck::Reader) && launched()?.is_none() {
+    if profile.bottleneck == Some(Bottleneck::Reader) && launched()?.is_none() {
         match micro_batch::proposal(args) {
             Ok(Some(proposal)) => propose(&mut profile, proposal),
             Ok(None) => {}

@@ -24,6 +24,8 @@ pub type TokenGuess = (u32, f64);
 #[derive(Debug)]
 pub struct Filler {
     trainer: Trainer,
+    /// Steps after which the weights were saved; `None` for those of a model.
+    step: Option<Step>,
 }
 
 impl Filler {
@@ -34,7 +36,9 @@ impl Filler {
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
         // Without the identity check: a changed key does not matter for inference.
-        Self::with_weights(plan, |trainer| trainer.load(&place, &snapshot).map(drop))
+        let step = Some(snapshot.state.step);
+        let filler = Self::with_weights(plan, |trainer| trainer.load(&place, &snapshot).map(drop))?;
+        Ok(Self { step, ..filler })
     }
 
     /// Loads the weights that `train.init_from` of the plan names, as those of [`inference_plan`] do.
@@ -50,7 +54,7 @@ impl Filler {
     fn with_weights(plan: &TrainPlan, load: impl FnOnce(&mut Trainer) -> Result<(), Error>) -> Result<Self, Error> {
         let trainer = inference::trainer(plan, load)?;
         if trainer.token_head().is_some() {
-            return Ok(Self { trainer });
+            return Ok(Self { trainer, step: None });
         }
         let objectives: Vec<String> = plan.active().map(|it| format!("`{}`", it.objective.kind())).collect();
         Err(Error::Config(format!(
@@ -58,6 +62,12 @@ impl Filler {
              and `corrective_lm` do: it cannot fill in blanks",
             objectives.join(", ")
         )))
+    }
+
+    /// Steps after which the weights were saved; `None` for those of a model.
+    #[must_use]
+    pub fn step(&self) -> Option<Step> {
+        self.step
     }
 
     /// Returns the `top` most probable ids for each mask of a row, the most probable first. The row includes its frame.
