@@ -16,6 +16,7 @@ pub mod document;
 #[cfg(test)]
 mod fuzz;
 pub mod manifest;
+mod markdown;
 pub mod ordinal;
 mod printable;
 pub mod problem;
@@ -31,6 +32,7 @@ pub use batch::{Batch, BatchBuilder, BatchError, Grid};
 pub use column::{Column, ColumnSpec, Element, ElementType};
 pub use document::Document;
 pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
+pub use markdown::{markdown_code, markdown_text};
 pub use ordinal::{BatchIndex, DatasetVersion, Epoch, PartId, RowIndex, SampleAddress, Step};
 pub use printable::{printable, printable_json};
 pub use problem::{Component, Problem, url_refusal};

@@ -155,20 +155,20 @@ fn json(tables: &[JoinedTable]) -> Value {
     Value::Object(tables.iter().map(|table| (table.name.to_owned(), rows(table))).collect())
 }
 
-/// Returns a table as CSV (RFC 4180). An undefined number is an empty field.
+/// Returns a text as a field of CSV (RFC 4180). One that a spreadsheet would read as a formula begins with an apostrophe.
+fn csv_field(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+/// Returns a table as CSV. An undefined number is an empty field.
 fn csv(table: &JoinedTable) -> String {
-    let quoted = |text: &str| {
-        if text.contains(['"', ',', '\n', '\r']) {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        } else {
-            text.to_owned()
-        }
-    };
     let heads = table.keys.iter().chain(&table.values).map(|head| (*head).to_owned()).collect::<Vec<_>>();
     let mut text = heads.join(",") + "\n";
     for (keys, values) in &table.rows {
         let number = |value: &f64| if value.is_nan() { String::new() } else { value.to_string() };
-        let cells: Vec<String> = keys.iter().map(|key| quoted(key)).chain(values.iter().map(number)).collect();
+        let cells: Vec<String> = keys.iter().map(|key| csv_field(key)).chain(values.iter().map(number)).collect();
         text += &(cells.join(",") + "\n");
     }
     text
@@ -224,6 +224,21 @@ mod tests {
         assert_eq!(csv(&table), "model,step,word,x,y\n\"a,b\",7,\"say \"\"x\"\"\",0.1,\n");
         let row = serde_json::json!({ "model": "a,b", "step": 7, "word": "say \"x\"", "x": 0.1, "y": null });
         assert_eq!(json(&[table]), serde_json::json!({ "t": [row] }));
+    }
+
+    #[test]
+    fn no_text_of_a_csv_file_is_a_formula() {
+        for (text, field) in [
+            ("=HYPERLINK(\"http://x\",1)", "\"'=HYPERLINK(\"\"http://x\"\",1)\""),
+            ("+x", "'+x"),
+            ("-", "'-"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("-1.5", "-1.5"),
+            ("a=b", "a=b"),
+        ] {
+            assert_eq!(csv_field(text), field);
+        }
     }
 
     #[test]

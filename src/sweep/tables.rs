@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use schemas::{markdown_code, markdown_text};
 use tasks::statistics::Summary;
 
 use super::grid::Setting;
@@ -29,10 +30,10 @@ impl TextTable {
     /// Returns a section of a Markdown page.
     pub(crate) fn markdown(&self) -> String {
         let row = |cells: &[String]| {
-            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let cells: Vec<String> = cells.iter().map(|cell| markdown_text(cell)).collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        let mut text = format!("## {}\n\n{}", self.title, row(&self.columns));
+        let mut text = format!("## {}\n\n{}", markdown_text(&self.title), row(&self.columns));
         text += &row(&vec!["---".to_owned(); self.columns.len()]);
         self.rows.iter().for_each(|cells| text += &row(cells));
         text
@@ -166,7 +167,8 @@ pub(crate) fn state(results: &SweepResults) -> String {
 /// Returns the report as a Markdown page.
 pub(crate) fn markdown(results: &SweepResults, statistic: Statistic) -> String {
     let SweepPlan { task, seeds, .. } = &results.plan;
-    let shared = results.shared_settings().map_or(String::new(), |text| format!(" All runs: {text}."));
+    let shared =
+        results.shared_settings().map_or(String::new(), |text| format!(" All runs: {}.", markdown_text(&text)));
     let mut text =
         format!("# Sweep on `{}`\n\n{}. Seeds of each combination: {seeds}.{shared}\n\n", task.kind(), state(results));
     let _ = write!(text, "Training examples: {}.\n\n", results.plan.describe_examples());
@@ -178,8 +180,8 @@ pub(crate) fn markdown(results: &SweepResults, statistic: Statistic) -> String {
     if results.failed().next().is_some() {
         text += "\n## Failed runs\n\n";
         for (run, failure) in results.failed() {
-            let error = failure.error.replace('\n', " ");
-            let _ = writeln!(text, "- `{}`: {}: {error}", run.name, failure.end);
+            let [end, error] = [&failure.end, &failure.error].map(|text| markdown_text(text));
+            let _ = writeln!(text, "- {}: {end}: {error}", markdown_code(&run.name));
         }
     }
     text
@@ -246,5 +248,13 @@ mod tests {
             ..results.plan
         };
         assert_eq!(results.plan.describe_examples(), "32, 16 of each class");
+    }
+
+    #[test]
+    fn names_in_a_report_are_no_markup() {
+        let mut results = results([Some(0.2), Some(0.3), Some(0.4), Some(0.1), Some(0.8), None]);
+        results.plan.from = vec!["/runs/<script>|![a](b)".into()];
+        let page = markdown(&results, Statistic::Mean);
+        assert!(page.contains(r"| &lt;script&gt;\|!\[a\](b) | lr 3e-5 |"), "{page}");
     }
 }

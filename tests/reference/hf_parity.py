@@ -257,10 +257,23 @@ def load(folder):
     return model.eval()
 
 
+def train_after_inference(model, inputs):
+    """Nothing that an inference or a model without memory leaves behind stops a backward pass."""
+    with torch.device("meta"):
+        copy = type(model)(model.config)
+        copy(**{name: tensor.to("meta") for name, tensor in inputs.items()})
+    with torch.inference_mode():
+        model(**inputs)
+    model(**inputs)[0].sum().backward()
+    model.zero_grad()
+
+
 def differences(folder):
     """The largest differences of hidden states and of each output between ours and those of `transformers`."""
     model = load(folder)
     ours = load_file(folder / "check.safetensors")
+    if type(model).__name__.startswith("Cloze"):
+        train_after_inference(model, {name: ours[name] for name in ("input_ids", "attention_mask")})
     valid = ours["attention_mask"] == 1
     with torch.no_grad():
         output = model(

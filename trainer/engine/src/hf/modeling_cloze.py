@@ -97,12 +97,15 @@ def relative_bucket(distance, kind, num_buckets, max_distance):
 
 
 @functools.lru_cache(maxsize=8)
-def relative_buckets(length, kind, num_buckets, max_distance):
+def buckets_by_distance(length, kind, num_buckets, max_distance):
+    """Buckets of all distances between `length` positions. Numbers, because a tensor has a device and a mode of autograd."""
+    return [relative_bucket(distance, kind, num_buckets, max_distance) for distance in range(1 - length, length)]
+
+
+def relative_buckets(length, device, *form):
     """Buckets of all pairs of positions, `[query, key]`."""
-    by_distance = torch.tensor(
-        [relative_bucket(distance, kind, num_buckets, max_distance) for distance in range(1 - length, length)]
-    )
-    positions = torch.arange(length)
+    by_distance = torch.tensor(buckets_by_distance(length, *form), device=device)
+    positions = torch.arange(length, device=device)
     return by_distance[positions[None, :] - positions[:, None] + length - 1]
 
 
@@ -238,11 +241,12 @@ class ClozeModel(ClozePreTrainedModel):
             table = self.relative_attention_bias.weight
             buckets = relative_buckets(
                 length,
+                table.device,
                 config.relative_attention_kind,
                 config.relative_attention_num_buckets,
                 config.relative_attention_max_distance,
             )
-            bias = table[buckets.to(table.device)].permute(2, 0, 1).unsqueeze(0).to(dtype)
+            bias = table[buckets].permute(2, 0, 1).unsqueeze(0).to(dtype)
         if attention_mask is not None:
             hidden = (attention_mask == 0)[:, None, None, :]
             mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)

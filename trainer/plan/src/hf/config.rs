@@ -167,7 +167,7 @@ impl ModelConfig {
             label2id,
             problem_type: row_head
                 .map(|head| if head.outputs == 1 { "regression" } else { "single_label_classification" }),
-            auto_map: is_own.then(|| own_classes(choice)),
+            auto_map: is_own.then(own_classes),
         }
     }
 
@@ -426,22 +426,21 @@ fn id2label(choice: &ExportChoice) -> Option<BTreeMap<u32, String>> {
     Some(named)
 }
 
-/// Returns `auto_map`: the automatic classes of our own code that the model has weights for.
-fn own_classes(choice: &ExportChoice) -> BTreeMap<String, String> {
-    let has = |forms: &[HeadRole]| choice.heads.iter().any(|head| forms.contains(&head.form));
-    let predicts = has(&[HeadRole::Predict, HeadRole::Decode]);
-    let classes = [
-        (true, "AutoConfig", "ClozeConfig"),
-        (true, "AutoModel", "ClozeModel"),
-        (predicts, "AutoModelForMaskedLM", "ClozeForMaskedLM"),
-        (choice.detects(), "AutoModelForPreTraining", "ClozeForPreTraining"),
-        (has(&[HeadRole::LabelRow]), "AutoModelForSequenceClassification", "ClozeForSequenceClassification"),
-        (has(&[HeadRole::LabelTokens]), "AutoModelForTokenClassification", "ClozeForTokenClassification"),
-        (has(&[HeadRole::LabelSpan]), "AutoModelForQuestionAnswering", "ClozeForQuestionAnswering"),
-    ];
+/// Returns `auto_map`: the automatic classes of our own code. A head that the model has no weights for is new, as in the
+/// classes of `transformers`.
+fn own_classes() -> BTreeMap<String, String> {
     let module = OWN_CODE.trim_end_matches(".py");
-    let classes = classes.into_iter().filter(|(exists, ..)| *exists);
-    classes.map(|(_, auto, class)| (auto.to_owned(), format!("{module}.{class}"))).collect()
+    let heads = [
+        "ForMaskedLM",
+        "ForPreTraining",
+        "ForSequenceClassification",
+        "ForTokenClassification",
+        "ForQuestionAnswering",
+    ];
+    let with_head = heads.map(|head| (format!("AutoModel{head}"), format!("{module}.Cloze{head}")));
+    let common = [("AutoConfig", "ClozeConfig"), ("AutoModel", "ClozeModel")];
+    let common = common.map(|(auto, class)| (auto.to_owned(), format!("{module}.{class}")));
+    common.into_iter().chain(with_head).collect()
 }
 
 fn gelu_of(hidden_act: &str) -> Option<Gelu> {
