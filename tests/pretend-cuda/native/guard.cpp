@@ -26,8 +26,13 @@ size_t id(const c10::Stream& stream) { return static_cast<size_t>(stream.id()); 
 // An event that was never recorded orders nothing, and waiting for it returns at once.
 struct Event {
   Clock clock{};
+  std::shared_ptr<Work> work{};
   std::chrono::steady_clock::time_point at{};
 };
+
+void wait_for(Event& event) {
+  if (event.work) event.work->wait();
+}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
@@ -72,18 +77,26 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (!*event) *event = new Event;
     static_cast<Event*>(*event)->clock = pretend::record(id(stream));
+    static_cast<Event*>(*event)->work = pretend::work(id(stream));
     static_cast<Event*>(*event)->at = std::chrono::steady_clock::now();
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event) pretend::block(id(stream), static_cast<Event*>(event)->clock);
+    if (!event) return;
+    wait_for(*static_cast<Event*>(event));
+    pretend::block(id(stream), static_cast<Event*>(event)->clock);
   }
   bool queryEvent(void* event) const override {
-    if (event) know(static_cast<Event*>(event)->clock);
+    if (!event) return true;
+    auto& work = static_cast<Event*>(event)->work;
+    if (work && !work->is_done()) return false;
+    know(static_cast<Event*>(event)->clock);
     return true;
   }
   void synchronizeEvent(void* event) const override {
     count_wait("synchronizeEvent");
-    if (event) know(static_cast<Event*>(event)->clock);
+    if (!event) return;
+    wait_for(*static_cast<Event*>(event));
+    know(static_cast<Event*>(event)->clock);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
   // Work runs on the host at its launch, so it is complete.

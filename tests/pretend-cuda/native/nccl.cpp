@@ -1,17 +1,23 @@
 // NCCL for devices in host memory. The ranks are threads of one process.
 //
-// An operation of a stream runs in the call of the last rank. The other ranks wait in their calls, as for the first
-// operation of NCCL, and return with an error after an abort.
+// As on a GPU, a call returns before its kernel has ended. The kernel of a rank ends when every rank has called, or when
+// the communicator is aborted: then without an error, and with the sum of the parts that have arrived. Who waits for an
+// event after the kernel waits for the kernel.
+//
+// An abort frees the communicator. The process ends if a call uses it afterwards, or is under way.
 
 #include <ATen/ATen.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "memory.h"
@@ -21,50 +27,108 @@ namespace pretend {
 
 namespace {
 
-constexpr int kSuccess = 0, kInternalError = 3, kInvalidArgument = 4;
+constexpr int kSuccess = 0, kInvalidArgument = 4;
+
+// Duration of a call, for tests of races.
+std::atomic<uint64_t> call_milliseconds{0};
+
+// Parts of one operation, by rank. Undefined: the rank has not called.
+using Round = std::vector<at::Tensor>;
 
 struct World {
+  explicit World(size_t size) : size(size) {}
+  const size_t size;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<at::Tensor> parts;
-  at::Tensor sum;
-  size_t present = 0;
-  uint64_t round = 0;
-  bool is_aborted = false;
+  size_t connected = 0;
+  std::map<uint64_t, std::shared_ptr<Round>> rounds;
+
+  // Returns the operation of a number.
+  std::shared_ptr<Round> round(uint64_t number) {
+    auto& round = rounds[number];
+    if (!round) round = std::make_shared<Round>(size);
+    return round;
+  }
 };
 
+// It stays in memory after the end, so that later uses are noticed.
 struct Communicator {
   std::shared_ptr<World> world;
   size_t rank;
+  uint64_t operations = 0;
+  std::atomic<int> calls{0};
+  std::atomic<bool> is_aborted{false}, is_freed{false};
 };
+
+[[noreturn]] void misuse(const char* call, const char* what) {
+  std::fprintf(stderr, "pretend NCCL: %s %s\n", call, what);
+  std::abort();
+}
+
+// A call of NCCL, as long as it is under way.
+class NcclCall {
+ public:
+  NcclCall(const char* name, Communicator* communicator) : communicator_(communicator) {
+    if (communicator->is_freed) misuse(name, "uses a communicator that is freed");
+    ++communicator->calls;
+  }
+  ~NcclCall() { --communicator_->calls; }
+  NcclCall(const NcclCall&) = delete;
+  NcclCall& operator=(const NcclCall&) = delete;
+
+ private:
+  Communicator* communicator_;
+};
+
+// Frees a communicator.
+void end(const char* name, Communicator* communicator) {
+  if (communicator->is_freed.exchange(true)) misuse(name, "uses a communicator that is freed");
+  if (communicator->calls > 0) misuse(name, "frees a communicator that a call uses");
+}
 
 std::shared_ptr<World> world_of(const std::string& id, size_t size) {
   static std::mutex mutex;
   static auto* worlds = new std::map<std::string, std::shared_ptr<World>>;
   std::lock_guard<std::mutex> lock(mutex);
   auto& world = (*worlds)[id];
-  if (!world) {
-    world = std::make_shared<World>();
-    world->parts.resize(size);
-  }
+  if (!world) world = std::make_shared<World>(size);
   return world;
 }
 
-// Waits until every rank has called, and runs `last` in the call of the last one. Returns false after an abort by any
-// rank.
-template <typename Last>
-bool meet(World& world, std::unique_lock<std::mutex>& lock, Last last) {
-  const uint64_t round = world.round;
-  if (world.is_aborted) return false;
-  if (++world.present == world.parts.size()) {
-    last();
-    world.present = 0;
-    ++world.round;
-    world.changed.notify_all();
+// Kernel of one rank.
+class NcclKernel final : public Work {
+ public:
+  NcclKernel(Communicator* communicator, std::shared_ptr<Round> round, at::Tensor to)
+      : communicator_(communicator), round_(std::move(round)), to_(std::move(to)) {}
+
+  bool is_done() override {
+    std::lock_guard<std::mutex> lock(communicator_->world->mutex);
+    return has_ended();
   }
-  world.changed.wait(lock, [&] { return world.round != round || world.is_aborted; });
-  return world.round != round;
-}
+
+  void wait() override {
+    std::unique_lock<std::mutex> lock(communicator_->world->mutex);
+    communicator_->world->changed.wait(lock, [&] { return has_ended(); });
+    if (is_written_) return;
+    is_written_ = true;
+    at::Tensor sum;
+    for (const at::Tensor& part : *round_)
+      if (part.defined()) sum = sum.defined() ? sum.add_(part) : part.clone();
+    if (to_.numel() > 0) to_.copy_(sum);
+  }
+
+ private:
+  bool has_ended() const {
+    for (const at::Tensor& part : *round_)
+      if (!part.defined()) return communicator_->is_aborted;
+    return true;
+  }
+
+  Communicator* communicator_;
+  std::shared_ptr<Round> round_;
+  at::Tensor to_;
+  bool is_written_ = false;
+};
 
 at::ScalarType type_of(int type) {
   const std::map<int, at::ScalarType> types{{4, at::kLong}, {7, at::kFloat}, {8, at::kDouble}, {9, at::kBFloat16}};
@@ -86,9 +150,10 @@ struct ncclUniqueId {
   char internal[128];
 };
 
-const char* ncclGetErrorString(int status) {
-  return status == pretend::kInternalError ? "internal error" : "invalid argument";
-}
+// Sets the duration of an all-reduce's call.
+void pretend_nccl_call_milliseconds(uint64_t milliseconds) { pretend::call_milliseconds = milliseconds; }
+
+const char* ncclGetErrorString(int) { return "invalid argument"; }
 
 int ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<uint64_t> made{0};
@@ -101,13 +166,19 @@ int ncclCommInitRank(Communicator** communicator, int size, ncclUniqueId id, int
   auto world = pretend::world_of(std::string(id.internal, sizeof id.internal), static_cast<size_t>(size));
   *communicator = new Communicator{world, static_cast<size_t>(rank)};
   std::unique_lock<std::mutex> lock(world->mutex);
-  return pretend::meet(*world, lock, [] {}) ? pretend::kSuccess : pretend::kInternalError;
+  ++world->connected;
+  world->changed.notify_all();
+  world->changed.wait(lock, [&] { return world->connected == world->size; });
+  return pretend::kSuccess;
 }
 
 int ncclAllReduce(const void* from, void* to, size_t count, int type, int operation, Communicator* communicator,
                   void* stream) {
+  const pretend::NcclCall call("ncclAllReduce", communicator);
   if (operation != 0) return pretend::kInvalidArgument;
-  const size_t before = pretend::exchange_stream(reinterpret_cast<size_t>(stream) - 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(pretend::call_milliseconds.load()));
+  const size_t number = reinterpret_cast<size_t>(stream) - 1;
+  const size_t before = pretend::exchange_stream(number);
   const pretend::Moment now = pretend::launch();
   pretend::exchange_stream(before);
   if (count > 0) {
@@ -115,35 +186,38 @@ int ncclAllReduce(const void* from, void* to, size_t count, int type, int operat
     pretend::use(to, now, pretend::Access::write);
   }
   const auto view = [&](const void* at) {
+    if (count == 0) return at::empty({0}, pretend::type_of(type));
     return at::from_blob(pretend::for_kernels(at), {static_cast<int64_t>(count)}, pretend::type_of(type));
   };
   pretend::World& world = *communicator->world;
-  std::unique_lock<std::mutex> lock(world.mutex);
-  world.parts[communicator->rank] = count > 0 ? view(from).clone() : at::empty({0}, pretend::type_of(type));
-  const bool is_complete = pretend::meet(world, lock, [&] {
-    world.sum = world.parts[0].clone();
-    for (size_t rank = 1; rank < world.parts.size(); ++rank) world.sum.add_(world.parts[rank]);
-  });
-  if (!is_complete) return pretend::kInternalError;
-  if (count > 0) view(to).copy_(world.sum);
+  std::lock_guard<std::mutex> lock(world.mutex);
+  const uint64_t nth = communicator->operations++;
+  auto round = world.round(nth);
+  (*round)[communicator->rank] = view(from).clone();
+  pretend::set_work(number, std::make_shared<pretend::NcclKernel>(communicator, round, view(to)));
+  size_t called = 0;
+  for (const at::Tensor& part : *round) called += part.defined();
+  if (called == world.size) world.rounds.erase(nth);
+  world.changed.notify_all();
   return pretend::kSuccess;
 }
 
-int ncclCommGetAsyncError(Communicator*, int* status) {
+int ncclCommGetAsyncError(Communicator* communicator, int* status) {
+  const pretend::NcclCall call("ncclCommGetAsyncError", communicator);
   *status = pretend::kSuccess;
   return pretend::kSuccess;
 }
 
-// The other threads may still use it.
 int ncclCommAbort(Communicator* communicator) {
+  pretend::end("ncclCommAbort", communicator);
   std::lock_guard<std::mutex> lock(communicator->world->mutex);
-  communicator->world->is_aborted = true;
+  communicator->is_aborted = true;
   communicator->world->changed.notify_all();
   return pretend::kSuccess;
 }
 
 int ncclCommDestroy(Communicator* communicator) {
-  delete communicator;
+  pretend::end("ncclCommDestroy", communicator);
   return pretend::kSuccess;
 }
 }

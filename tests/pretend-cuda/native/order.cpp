@@ -14,6 +14,8 @@ std::array<Clock, kStreams> clocks{};
 Clock host_clock{};
 std::function<void()> listener;
 thread_local size_t stream_of_thread = 0;
+// Of a thread, because ranks, which are threads, share the streams.
+thread_local std::array<std::shared_ptr<Work>, kStreams> work_of_thread;
 
 void merge(Clock& into, const Clock& from) {
   for (size_t i = 0; i < kStreams; ++i) into[i] = std::max(into[i], from[i]);
@@ -79,6 +81,10 @@ bool is_known(Moment moment) {
   std::lock_guard<std::mutex> lock(order_mutex);
   return moment.time <= host_clock[moment.stream];
 }
+
+std::shared_ptr<Work> work(size_t stream) { return work_of_thread[stream]; }
+
+void set_work(size_t stream, std::shared_ptr<Work> work) { work_of_thread[stream] = std::move(work); }
 
 Clock record(size_t stream) {
   std::lock_guard<std::mutex> lock(order_mutex);

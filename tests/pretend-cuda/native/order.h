@@ -4,7 +4,8 @@
 // ordered, and other streams and the host are ordered with it only by events and waits. Each stream and the host
 // therefore keep a vector clock. A use of memory fails if another stream wrote the memory and the user's clock does
 // not include that write, regardless of the actual timing.
-// the user's clock does not know, fails, however the two would have met in time.
+//
+// Work that needs other ranks ends later than its launch. Who waits for an event after it waits for the work.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -12,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace pretend {
 
@@ -52,6 +54,18 @@ void know_all();
 
 // Returns whether the host has waited for it.
 bool is_known(Moment moment);
+
+// Work that may end later than its launch.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual bool is_done() = 0;
+  virtual void wait() = 0;
+};
+
+// Newest such work that this thread has launched on a stream.
+std::shared_ptr<Work> work(size_t stream);
+void set_work(size_t stream, std::shared_ptr<Work> work);
 
 // Events.
 Clock record(size_t stream);

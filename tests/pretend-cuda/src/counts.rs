@@ -35,6 +35,14 @@ pub fn limit(device_bytes: u64, pinned_bytes: u64) {
     }
 }
 
+/// Sets the duration of each call of the simulated NCCL that starts an all-reduce.
+pub fn slow_nccl_calls(milliseconds: u64) {
+    if let Some(set) = function(c"pretend_nccl_call_milliseconds") {
+        // SAFETY: the library's function of that name takes a number.
+        unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(u64)>(set)(milliseconds) }
+    }
+}
+
 impl Counts {
     /// Resets the counters, if the process has this device.
     pub fn start() {

@@ -27,7 +27,7 @@ mod counts;
 #[cfg(test)]
 mod tests;
 
-pub use self::counts::{Counts, limit};
+pub use self::counts::{Counts, limit, slow_nccl_calls};
 
 /// Device for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

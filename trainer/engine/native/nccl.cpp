@@ -11,8 +11,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include "native.h"
 
@@ -53,12 +55,17 @@ void check(const char* call, int status) {
   TORCH_CHECK(false, "NCCL: ", call, ": ", text(status));
 }
 
+// Limit of the wait of an abort for a call that is under way.
+constexpr std::chrono::seconds kCallLimit{5};
+
 struct Communicator {
   // Null after the abort, which may happen on another thread.
   std::atomic<void*> handle;
   c10::Device device;
   // NCCL's kernels run next to those of the current stream.
   c10::Stream stream;
+  // Held during each call of NCCL, because an abort frees what the call uses.
+  std::timed_mutex calls{};
 };
 
 struct DeviceWork {
@@ -89,7 +96,7 @@ int cloze_nccl_connect(const void* id, int rank, int size, int index, Communicat
     void* handle = nullptr;
     check("ncclCommInitRank", find<int(void**, int, UniqueId, int)>("ncclCommInitRank")(&handle, size, given, rank));
     const auto stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStreamFromGlobalPool(device, true);
-    *communicator = new Communicator{handle, device, stream};
+    *communicator = new Communicator{{handle}, device, stream};
   });
 }
 
@@ -104,12 +111,15 @@ int cloze_nccl_all_reduce(Communicator* communicator, const at::Tensor* tensor, 
     c10::Event ready(c10::DeviceType::CUDA);
     ready.record(streams.getStream(communicator->device));
     ready.block(communicator->stream);
-    void* handle = communicator->handle.load();
-    TORCH_CHECK(handle, "NCCL: the communicator was aborted");
     auto* call = find<int(const void*, void*, size_t, int, int, void*, void*)>("ncclAllReduce");
     void* data = tensor->data_ptr();
-    check("ncclAllReduce", call(data, data, static_cast<size_t>(tensor->numel()), type_of(tensor->scalar_type()), kSum,
-                                handle, communicator->stream.native_handle()));
+    {
+      const std::lock_guard<std::timed_mutex> lock(communicator->calls);
+      void* handle = communicator->handle.load();
+      TORCH_CHECK(handle, "NCCL: the communicator was aborted");
+      check("ncclAllReduce", call(data, data, static_cast<size_t>(tensor->numel()), type_of(tensor->scalar_type()), kSum,
+                                  handle, communicator->stream.native_handle()));
+    }
     // The allocator does not reuse the memory before the end.
     streams.recordDataPtrOnStream(tensor->storage().data_ptr(), communicator->stream);
     auto started = std::make_unique<DeviceWork>(DeviceWork{c10::Event(c10::DeviceType::CUDA), communicator->device});
@@ -118,9 +128,11 @@ int cloze_nccl_all_reduce(Communicator* communicator, const at::Tensor* tensor, 
   });
 }
 
-// Fails if NCCL has noticed a failure of a rank or of the network.
-int cloze_nccl_check(const Communicator* communicator) {
+// Fails if NCCL has noticed a failure of a rank or of the network. Does not wait for a call that is under way.
+int cloze_nccl_check(Communicator* communicator) {
   return guarded([&] {
+    const std::unique_lock<std::timed_mutex> lock(communicator->calls, std::try_to_lock);
+    if (!lock) return;
     void* handle = communicator->handle.load();
     TORCH_CHECK(handle, "NCCL: the communicator was aborted");
     int status = kSuccess;
@@ -129,9 +141,12 @@ int cloze_nccl_check(const Communicator* communicator) {
   });
 }
 
-// Ends all kernels of the communicator, whatever the other ranks do. Any thread may call it.
+// Ends all kernels of the communicator, whatever the other ranks do. Any thread may call it. Waits for the end of a call
+// on another thread, but not for one that does not return: that call waits for a kernel, which only the abort ends.
 int cloze_nccl_abort(Communicator* communicator) {
   return guarded([&] {
+    std::unique_lock<std::timed_mutex> lock(communicator->calls, std::defer_lock);
+    (void)lock.try_lock_for(kCallLimit);
     void* handle = communicator->handle.exchange(nullptr);
     if (handle) check("ncclCommAbort", find<int(void*)>("ncclCommAbort")(handle));
   });

@@ -157,6 +157,10 @@ impl Host for RunHost {
         Ok(())
     }
 
+    fn is_writing(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| !pending.report.is_finished())
+    }
+
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         let Some(PendingCheckpoint { step, report }) = self.pending.take() else { return Ok(None) };
         let phase = self.phases.control.board().phase();

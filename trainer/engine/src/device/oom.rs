@@ -55,7 +55,18 @@ pub(crate) fn caught<T>(
     })
 }
 
-/// Whether a panic of this thread is an out-of-memory failure that [`caught`] converts to a more detailed error.
+/// Runs work on a thread of libtorch, which no panic may pass. A panic becomes an error with its message.
+pub(crate) fn without_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let outer = CATCHES.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    CATCHES.set(outer);
+    outcome.unwrap_or_else(|panic| {
+        let message = panic_message(panic.as_ref()).unwrap_or("a panic without a message");
+        Err(Error::Native(message.to_owned()))
+    })
+}
+
+/// Whether a panic of this thread is an out-of-memory failure that [`caught`] or [`without_panic`] converts to a more detailed error.
 #[must_use]
 pub fn is_caught(panic: &(dyn Any + Send)) -> bool {
     CATCHES.get() && panic_message(panic).is_some_and(|words| shortage(words).is_some())

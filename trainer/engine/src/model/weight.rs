@@ -19,6 +19,7 @@ use trainer_plan::Error;
 
 use crate::device::native;
 use crate::device::native::grad_hooks::on_gradient;
+use crate::device::oom::without_panic;
 use crate::device::precision::Precision;
 use crate::device::precision::PrecisionCast as _;
 
@@ -134,8 +135,11 @@ impl GradLeaves {
             watch.missing == 0
         });
         if let Some(Watch { index, master, receiver, .. }) = is_last.then(|| leaves.inner().watch.take()).flatten() {
-            let sum = accumulate_grads(std::iter::once((&master, &leaves)));
-            receiver(index, sum.and_then(|()| Ok(native::take_gradients(&[&master])?.swap_remove(0))));
+            let sum = || {
+                accumulate_grads(std::iter::once((&master, &leaves)))?;
+                Ok(native::take_gradients(&[&master])?.swap_remove(0))
+            };
+            receiver(index, without_panic(sum));
         }
     }
 

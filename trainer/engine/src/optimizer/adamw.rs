@@ -89,6 +89,15 @@ fn part_for(share: RankShard, numbers: usize) -> Range<i64> {
     bound(rank)..bound(rank + 1)
 }
 
+/// Returns the part of each gradient that belongs to a rank, whoever updates its weight.
+pub(crate) fn shares(gradients: &[Option<Tensor>], share: RankShard) -> Vec<Option<Tensor>> {
+    let part = |gradient: &Tensor| {
+        let part = part_for(share, gradient.numel());
+        (!part.is_empty()).then(|| part_of(gradient, &part))
+    };
+    gradients.iter().map(|gradient| part(gradient.as_ref()?)).collect()
+}
+
 fn own_part(tensor: &Tensor, part: Option<&Range<i64>>) -> Tensor {
     part.map_or_else(|| tensor.shallow_clone(), |part| part_of(tensor, part))
 }
@@ -149,12 +158,17 @@ impl AdamW {
         take_gradients(&self.weights())
     }
 
-    /// Clips the gradients, one per weight, and updates the weights with learning rate `lr`.
-    pub(crate) fn update(&mut self, gradients: &[Option<Tensor>], lr: f64) -> Result<Update, Error> {
+    /// Returns the norm of the gradients, `[1]`.
+    pub(crate) fn norm(&self, gradients: &[Option<Tensor>]) -> Result<Tensor, Error> {
         let present: Vec<&Tensor> = gradients.iter().flatten().collect();
-        let norm = if present.is_empty() { self.updates.zeros_like() } else { global_norm(&present)? }.view([1]);
+        Ok(if present.is_empty() { self.updates.zeros_like() } else { global_norm(&present)? }.view([1]))
+    }
+
+    /// Clips the gradients, one per weight, and updates the weights with learning rate `lr`. `norm` is that of all
+    /// gradients.
+    pub(crate) fn update(&mut self, gradients: &[Option<Tensor>], norm: &Tensor, lr: f64) -> Result<Update, Error> {
         let skip = norm.isfinite().logical_not().to_kind(MASTER);
-        let scale = self.scale(&norm);
+        let scale = self.scale(norm);
 
         let gradients = self.own_gradients(gradients);
         let _ = self.updates.g_add_scalar_(1.0);
@@ -291,7 +305,8 @@ mod tests {
 
     fn update(optimizer: &mut AdamW, lr: f64) -> Update {
         let gradients = optimizer.take_gradients().expect("weights have gradients");
-        optimizer.update(&gradients, lr).expect("shapes agree")
+        let norm = optimizer.norm(&gradients).expect("on one device");
+        optimizer.update(&gradients, &norm, lr).expect("shapes agree")
     }
 
     fn values(tensor: &Tensor) -> Vec<f32> {
@@ -422,7 +437,8 @@ mod tests {
                 backward(&matrix, &gain, factor);
                 let gradients = optimizers[0].take_gradients().expect("weights have gradients");
                 for optimizer in &mut optimizers {
-                    optimizer.update(&gradients, 0.1).expect("shapes agree");
+                    let norm = optimizer.norm(&gradients).expect("on one device");
+                    optimizer.update(&gradients, &norm, 0.1).expect("shapes agree");
                 }
             }
             let held: i64 =

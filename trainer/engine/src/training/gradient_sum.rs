@@ -25,6 +25,7 @@ use tch::{Kind, Tensor};
 use trainer_plan::Error;
 use trainer_plan::scaling::workload::BUCKET_BYTES;
 
+use crate::device::oom::without_panic;
 use crate::device::tensors::split;
 use crate::model::weight::GradReceiver;
 use crate::training::process_group::{PendingReduction, ProcessGroup};
@@ -130,7 +131,7 @@ impl GradientSum {
         let sum = Arc::clone(self);
         Arc::new(move |index, gradient| {
             let mut state = sum.lock();
-            let taken = gradient.and_then(|gradient| sum.take(&mut state, index, gradient));
+            let taken = without_panic(|| gradient.and_then(|gradient| sum.take(&mut state, index, gradient)));
             state.problem = state.problem.take().or(taken.err());
         })
     }

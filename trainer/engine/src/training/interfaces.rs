@@ -75,6 +75,11 @@ pub trait Host: Observer {
     /// previous checkpoint with [`saved`](Self::saved).
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError>;
 
+    /// Whether a checkpoint is being written, so that [`saved`](Self::saved) would wait.
+    fn is_writing(&self) -> bool {
+        false
+    }
+
     /// Waits until the last checkpoint is written. Returns its report.
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 

@@ -40,6 +40,9 @@ pub(crate) fn complete_weights(ranks: &dyn ProcessGroup, optimizer: &AdamW) -> R
 
 /// Returns the whole moments on rank 0, and nothing on the others or if each rank has all of them. Waits for the
 /// device.
+///
+/// # Errors
+/// Also if a rank fails while the device completes the last sum, which then ends without an error and is not whole.
 pub(crate) fn gather_moments(ranks: &dyn ProcessGroup, optimizer: &AdamW) -> Result<HostTensors, Error> {
     let mut moments = HostTensors::new();
     complete(ranks, "moments", optimizer.moment_parts(), |name, whole| {
@@ -48,6 +51,10 @@ pub(crate) fn gather_moments(ranks: &dyn ProcessGroup, optimizer: &AdamW) -> Res
         }
         Ok(())
     })?;
+    if optimizer.moment_parts().next().is_some() {
+        // A rank comes here after its last sum, unless a failure is known.
+        ranks.barrier("the end of the moments")?;
+    }
     Ok(moments)
 }
 

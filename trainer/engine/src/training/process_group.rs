@@ -28,7 +28,7 @@ use std::time::Duration;
 use schemas::RankShard;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tch::Tensor;
+use tch::{Device, Tensor};
 use trainer_plan::Error;
 use trainer_plan::stop_request::StopRequest;
 
@@ -70,6 +70,12 @@ pub trait ProcessGroup: fmt::Debug + Send + Sync {
     /// Starts to replace `tensor` by its sum over all ranks. The tensor must not be used before
     /// [`wait`](PendingReduction::wait).
     fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error>;
+
+    /// Connects the devices of all ranks, if they are CUDA devices. Otherwise their first all-reduce does it, in the middle of
+    /// a step.
+    fn connect_device(&self, _device: Device) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Time that this rank has waited for slower ranks, in all operations but the last ones. The cost of the operations
     /// is not included.
@@ -132,7 +138,8 @@ pub(crate) fn in_stream<T>(ranks: &[Vec<T>]) -> impl Iterator<Item = &T> {
 
 /// All-reduce that has started.
 pub trait PendingReduction: fmt::Debug + Send {
-    /// Waits for the sum. On a CUDA device, later work of the current stream waits for it, not the host.
+    /// Waits for the sum. On a CUDA device, later work of the current stream waits for it, not the host: if a rank fails
+    /// meanwhile, the sum is not whole, and only the next operation of the group returns the error.
     fn wait(self: Box<Self>) -> Result<(), Error>;
 }
 

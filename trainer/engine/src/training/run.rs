@@ -57,7 +57,10 @@ pub fn run(
 ) -> Result<RunOutcome, Error> {
     let mut ranks = ranks;
     loop {
-        let mut run = oom_error::wrap(plan, || Run::start(plan, ranks, store, clock))?;
+        let group = Arc::clone(&ranks);
+        let started = oom_error::wrap(plan, || Run::start(plan, ranks, store, clock));
+        let mut run = started.inspect_err(|error| group.abort(&error.to_string()))?;
+        drop(group);
         let outcome = match oom_error::wrap(plan, || run.until_it_ends(data, host)) {
             Ok(RunEnding::Over(outcome)) => Ok(outcome),
             // As after a kill: the next iteration finds the checkpoint as a new process would.
@@ -205,6 +208,8 @@ impl<'a> Run<'a> {
             None => run.trainer.begin()?,
         }
         run.check_same_start()?;
+        // Before the first backward pass, which has the peak of memory.
+        run.trainer.ranks().connect_device(run.trainer.device())?;
         let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
         run.open_time_budget(trained_s)?;
         if let Some(resumed) = &run.resumed {

@@ -26,10 +26,12 @@ use trainer_plan::schedule::LrSchedule;
 use crate::device::ResolveDevice as _;
 use crate::device::choice;
 use crate::device::native;
+use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::Copies;
 use crate::device::precision::PrecisionCast as _;
-use crate::device::precision::{MASTER, Precision};
+use crate::device::precision::{MASTER, Precision, WIDE};
 use crate::device::step_timer::{self, ALL_REDUCE, CHECKPOINT, OPTIMIZER, timed};
+use crate::device::tensors::HostTensor;
 use crate::model::forward::{Forward, StepContext};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
@@ -37,7 +39,7 @@ use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, copy_to_teacher};
 use crate::model::parameters::Parameters;
 use crate::objective_instances::{Member, build};
-use crate::optimizer::adamw::{AdamW, Update};
+use crate::optimizer::adamw::{AdamW, Update, shares};
 use crate::training::detector_health::DetectorHealth;
 use crate::training::gradient_sum::{BucketLayout, GradientSum};
 use crate::training::metric_accumulator::{Gain, MetricAccumulator, MetricReading, PendingAdditions, fetch, written};
@@ -248,7 +250,8 @@ impl Trainer {
             Some(sum) => timed(ALL_REDUCE, || sum.finish(&self.optimizer.weights(), own))?,
             None => own,
         };
-        let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(&gradients, lr))?;
+        let norm = timed(OPTIMIZER, || self.gradient_norm(&gradients))?;
+        let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(&gradients, &norm, lr))?;
         if self.plan.optimizer.shard {
             timed(ALL_REDUCE, || complete_weights(self.ranks(), &self.optimizer))?;
         }
@@ -264,6 +267,29 @@ impl Trainer {
         self.guard.ring.advance();
         self.done = self.done.next();
         Ok(seen)
+    }
+
+    /// Returns the norm of the gradients. Each of several ranks squares its part of them, so that all ranks have the same norm
+    /// bit for bit, and clip and skip alike on unequal processors too.
+    fn gradient_norm(&self, gradients: &[Option<Tensor>]) -> Result<Tensor, Error> {
+        let share = self.ranks.share();
+        if share.ranks() == 1 {
+            return self.optimizer.norm(gradients);
+        }
+        // In float64, where no square of a float32 norm overflows.
+        let square = self.optimizer.norm(&shares(gradients, share))?.to_kind(WIDE).square();
+        self.ranks.all_reduce("the gradient norm", &square)?.wait()?;
+        Ok(square.sqrt().to_kind(MASTER))
+    }
+
+    /// Returns a number for each weight, by name, that differs if one of its bits does. Waits for the device.
+    pub(crate) fn checksums(&self) -> Result<Vec<(&str, i64)>, Error> {
+        let weights = || self.parameters.iter();
+        let sum = |weight: &Tensor| weight.detach().f_view_dtype(Kind::Int)?.f_sum(Kind::Int64);
+        let sums = weights().map(|(_, weight)| sum(&weight.tensor)).collect::<Result<Vec<_>, _>>().checked()?;
+        let sums = HostTensor::copy_of(&Tensor::f_stack(&sums, 0).checked()?)?.to_tensor()?;
+        let sums = Vec::<i64>::try_from(&sums).checked()?;
+        Ok(weights().map(|(name, _)| name).zip(sums).collect())
     }
 
     /// Skips the micro-batches of one step without an update. The step counts, and the learning rate advances.

@@ -13,7 +13,8 @@ unsafe extern "C" {
     fn cloze_on_gradient(leaf: RawTensor, call: Call, release: Call, context: *const c_void) -> c_int;
 }
 
-/// Function that a backward pass calls, on a thread of libtorch. A panic ends the process.
+/// Function that a backward pass calls, on a thread of libtorch. A panic ends the process: a hook that allocates memory runs in
+/// [`without_panic`](crate::device::oom::without_panic).
 pub(crate) type GradHook = Box<dyn Fn() + Send + Sync>;
 
 /// Calls `hook` each time that a backward pass has added to the gradient of `leaf`. Replaces an earlier hook of the

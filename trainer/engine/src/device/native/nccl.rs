@@ -3,10 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use trainer_plan::Error;
 
-use super::{RawTensor, check, cuda_index};
+use super::{CheckStatus as _, RawTensor, check, cuda_index};
 
 unsafe extern "C" {
     fn cloze_nccl_id(id: *mut c_void) -> c_int;
@@ -18,7 +18,7 @@ unsafe extern "C" {
         communicator: *mut *mut c_void,
     ) -> c_int;
     fn cloze_nccl_all_reduce(communicator: *mut c_void, tensor: RawTensor, work: *mut *mut c_void) -> c_int;
-    fn cloze_nccl_check(communicator: *const c_void) -> c_int;
+    fn cloze_nccl_check(communicator: *mut c_void) -> c_int;
     fn cloze_nccl_abort(communicator: *mut c_void) -> c_int;
     fn cloze_nccl_free(communicator: *mut c_void);
     fn cloze_device_work_order(work: *const c_void) -> c_int;
@@ -56,7 +56,7 @@ impl NcclId {
 #[derive(Debug)]
 pub(crate) struct NcclGroup(NonNull<c_void>);
 
-// SAFETY: one thread starts operations; NCCL allows checks and an abort on another one at the same time.
+// SAFETY: one thread starts operations; those of other threads, checks and an abort, exclude each other by a lock.
 unsafe impl Send for NcclGroup {}
 // SAFETY: as above.
 unsafe impl Sync for NcclGroup {}
@@ -83,13 +83,21 @@ impl NcclGroup {
         Ok(DeviceWork(NonNull::new(work).expect("a success returns a handle")))
     }
 
+    /// Sums a number over all ranks, and waits for the sum without a limit.
+    #[expect(clippy::disallowed_methods, reason = "once, before the first step")]
+    pub(crate) fn all_reduce_one(&self, device: Device) -> Result<(), Error> {
+        let one = Tensor::f_ones([1], (Kind::Float, device)).checked()?;
+        self.all_reduce(&one)?.order()?;
+        f64::try_from(&one.f_to_device(Device::Cpu).checked()?.f_view([]).checked()?).checked().map(drop)
+    }
+
     /// Fails if NCCL has noticed a failure of a rank or of the network.
     pub(crate) fn check(&self) -> Result<(), Error> {
         // SAFETY: an owned handle.
         check(unsafe { cloze_nccl_check(self.0.as_ptr()) })
     }
 
-    /// Ends all operations, whatever the other ranks do.
+    /// Ends all operations, whatever the other ranks do. Their results are undefined, but no stream reports an error.
     pub(crate) fn abort(&self) -> Result<(), Error> {
         // SAFETY: an owned handle.
         check(unsafe { cloze_nccl_abort(self.0.as_ptr()) })

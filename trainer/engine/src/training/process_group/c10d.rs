@@ -79,7 +79,8 @@ impl C10dGroup {
         Ok(Self { share: launch.share(), host_share, world_size: launch.world_size, link, connections, has_finished })
     }
 
-    /// Returns the operations of the CUDA device. The first call connects the devices of all ranks by NCCL.
+    /// Returns the operations of the CUDA device. The first call connects the devices of all ranks by NCCL, and sums a
+    /// number, because NCCL allocates the rest of its memory in the first operation.
     fn device_operations(&self, device: Device) -> Result<&DeviceOperations, Error> {
         if let Some(operations) = self.link.shared.device.get() {
             return Ok(operations);
@@ -92,10 +93,13 @@ impl C10dGroup {
         let rank = self.link.rank;
         let world_size = self.world_size;
         // NCCL waits without a limit.
-        let connect = move || drop(sender.send(NcclGroup::connect(&id, rank, world_size, device)));
+        let connect = move || {
+            let connected = NcclGroup::connect(&id, rank, world_size, device);
+            drop(sender.send(connected.and_then(|group| group.all_reduce_one(device).map(|()| group))));
+        };
         runtime::spawn("nccl", connect).map_err(|problem| error(format!("{}: {problem}", self.share)))?;
         let group = self.link.wait_for(&operation, |limit| match receiver.recv_timeout(limit) {
-            Ok(connected) => connected.map(Some),
+            Ok(connected) => connected.map(Some).map_err(|problem| explained(&problem)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(error("the thread that connects the device has panicked")),
         })?;
@@ -181,6 +185,10 @@ impl ProcessGroup for C10dGroup {
         }
     }
 
+    fn connect_device(&self, device: Device) -> Result<(), Error> {
+        if device.is_cuda() { self.device_operations(device).map(drop) } else { Ok(()) }
+    }
+
     fn abort(&self, reason: &str) {
         let limit = self.link.limits.verdict();
         self.link.shared.report(Cause::End { message: reason.to_owned() }, limit);
@@ -235,6 +243,18 @@ impl PendingReduction for DeviceReduction {
             None => self.work.order(),
         }
     }
+}
+
+/// Error of a connection, with its usual cause: NCCL reports a shortage of device memory as any other error of CUDA.
+pub(super) fn explained(problem: &Error) -> Error {
+    let message = reason(problem);
+    if !message.contains("unhandled cuda error") {
+        return error(message);
+    }
+    error(format!(
+        "{message}; the usual cause is too little free memory of a device: `nvidia-smi` lists its processes, `NCCL_DEBUG=WARN` \
+         names the call that failed"
+    ))
 }
 
 fn decoded(frames: &[u8]) -> Result<Vec<Frame<'_>>, Error> {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use schemas::RankShard;
-use tch::Tensor;
+use tch::{Device, Tensor};
 use trainer_plan::Error;
 
 use super::failure::error;
@@ -98,6 +98,10 @@ impl ProcessGroup for MeasuredGroup {
         Ok(Box::new(MeasuredReduction { reduction, times: Arc::clone(&self.times) }))
     }
 
+    fn connect_device(&self, device: Device) -> Result<(), Error> {
+        self.group.connect_device(device)
+    }
+
     fn waited(&self) -> Duration {
         lock(&self.times).waited
     }
@@ -131,7 +135,7 @@ impl PendingReduction for MeasuredReduction {
 mod tests {
     use std::thread::sleep;
 
-    use tch::{Device, Kind};
+    use tch::Kind;
 
     use super::super::test_ranks::{NO_LIMIT, on_ranks};
     use super::*;

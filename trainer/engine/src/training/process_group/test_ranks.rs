@@ -1,11 +1,11 @@
 //! Ranks on threads, for tests.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use schemas::RankShard;
-use tch::Tensor;
+use tch::{Device, Tensor};
 use trainer_plan::Error;
 use trainer_plan::launch::Launch;
 use trainer_plan::stop_request::StopRequest;
@@ -15,24 +15,46 @@ use super::measured::MeasuredGroup;
 use super::{PendingReduction, ProcessGroup};
 use crate::device::native::c10d::{KeyStore, StoreAddress};
 
-/// Process group that counts the calls of `stop`, changes sums and delays all-reduces; all else is that of another
-/// group.
+/// Process group that records its calls, changes sums and delays all-reduces; all else is that of another group.
 #[derive(Debug)]
 pub(crate) struct AlteredGroup {
     /// The other group.
     pub(crate) group: Arc<dyn ProcessGroup>,
     /// Changes the sums that this rank gets.
     pub(crate) alter_sums: fn(&mut [f64]),
+    /// Changes the tensors that this rank gets, by the names of their operations.
+    pub(crate) alter_tensors: fn(&str, &Tensor),
     /// Delay of this rank before each all-reduce.
     pub(crate) delay: Duration,
+    /// Called before and after each broadcast, with the rank and the name of the broadcast.
+    pub(crate) around_broadcasts: [fn(u64, &str); 2],
     /// Number of calls of `stop`.
     pub(crate) stops: AtomicUsize,
+    /// Names of the broadcasts and all-reduces, and `devices` for their connection.
+    pub(crate) calls: Mutex<Vec<&'static str>>,
 }
 
 impl AlteredGroup {
     /// Group that is not altered.
     pub(crate) fn new(group: Arc<dyn ProcessGroup>) -> Self {
-        Self { group, alter_sums: |_| (), delay: Duration::ZERO, stops: AtomicUsize::new(0) }
+        Self {
+            group,
+            alter_sums: |_| (),
+            alter_tensors: |_, _| (),
+            delay: Duration::ZERO,
+            around_broadcasts: [|_, _| (); 2],
+            stops: AtomicUsize::new(0),
+            calls: Mutex::default(),
+        }
+    }
+
+    fn record(&self, call: &'static str) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    }
+
+    /// Number of calls of this name.
+    pub(crate) fn count(&self, call: &str) -> usize {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|it| **it == call).count()
     }
 }
 
@@ -46,12 +68,24 @@ impl ProcessGroup for AlteredGroup {
     }
 
     fn broadcast(&self, what: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
-        self.group.broadcast(what, own)
+        let rank = self.share().in_stream(0);
+        self.record(what);
+        self.around_broadcasts[0](rank, what);
+        let sent = self.group.broadcast(what, own);
+        self.around_broadcasts[1](rank, what);
+        sent
     }
 
     fn all_reduce(&self, what: &'static str, tensor: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+        self.record(what);
         std::thread::sleep(self.delay);
-        self.group.all_reduce(what, tensor)
+        let sum = self.group.all_reduce(what, tensor)?;
+        Ok(Box::new(AlteredReduction { sum, what, tensor: tensor.shallow_clone(), alter: self.alter_tensors }))
+    }
+
+    fn connect_device(&self, device: Device) -> Result<(), Error> {
+        self.record("devices");
+        self.group.connect_device(device)
     }
 
     fn waited(&self) -> Duration {
@@ -75,6 +109,23 @@ impl ProcessGroup for AlteredGroup {
     fn stop(&self, own: Option<StopRequest>) -> Result<Option<StopRequest>, Error> {
         self.stops.fetch_add(1, Ordering::SeqCst);
         self.group.stop(own)
+    }
+}
+
+/// Sum that is changed.
+#[derive(Debug)]
+struct AlteredReduction {
+    sum: Box<dyn PendingReduction>,
+    what: &'static str,
+    tensor: Tensor,
+    alter: fn(&str, &Tensor),
+}
+
+impl PendingReduction for AlteredReduction {
+    fn wait(self: Box<Self>) -> Result<(), Error> {
+        self.sum.wait()?;
+        (self.alter)(self.what, &self.tensor);
+        Ok(())
     }
 }
 

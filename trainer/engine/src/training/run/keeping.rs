@@ -17,14 +17,15 @@ use crate::training::resume::Position;
 
 impl Run<'_> {
     /// Saves a checkpoint. The first rank saves for all, because weights, optimizer and position are equal on all
-    /// ranks.
+    /// ranks; the weights are compared.
     pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         self.trainer.move_sums_to_first_rank()?;
+        self.check_same_weights()?;
         let moments = self.trainer.gather_moments()?;
+        let begun = Instant::now();
+        // At most one checkpoint in memory, to limit pinned memory.
+        self.wait_until_saved(host)?;
         if self.trainer.ranks().share().is_first() {
-            let begun = Instant::now();
-            // At most one checkpoint in memory, to limit pinned memory.
-            self.wait_until_saved(host)?;
             let done = self.trainer.done();
             let validated = self.validated.take().filter(|validated| validated.step == done);
             let position = Position {
@@ -56,7 +57,13 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Waits until the last checkpoint is written, on all ranks.
     pub(super) fn wait_until_saved(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        self.wait_for_writer(host)?;
+        self.confirm_saved(host)
+    }
+
+    fn confirm_saved(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         let kept = host.saved().map_err(Error::Foreign)?;
         self.confirm(kept, host);
         Ok(())
@@ -108,7 +115,7 @@ impl Run<'_> {
     pub(super) fn save_emergency_checkpoint(&mut self, host: &mut dyn Host) {
         let done = self.trainer.done();
         // A checkpoint in flight may still be written successfully.
-        if let Err(error) = self.wait_until_saved(host) {
+        if let Err(error) = self.confirm_saved(host) {
             tracing::warn!(%error, "newest checkpoint could not be written");
         }
         let is_alone = self.trainer.ranks().share().ranks() == 1;

@@ -2,10 +2,12 @@ mod amended;
 mod endings;
 mod guarding;
 mod memory;
+mod ranks;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use schemas::RankShard;
 use store::{FaultConfig, Log, MemoryBackend};
 use telemetry::training::{CheckpointReport, StopReason};
 use telemetry::{Event, Observer, jsonl};
@@ -26,6 +28,7 @@ struct Stream<'a> {
     next: u64,
     trouble: ApiError,
     stop: &'a Asked,
+    share: RankShard,
 }
 
 impl Stream<'_> {
@@ -48,8 +51,8 @@ impl Data for Stream<'_> {
         if self.trouble.unreadable == Some(self.next) {
             return Err("shard: it is gone".into());
         }
-        self.next += 1;
-        let index = self.next - 1;
+        let index = self.next + self.share.in_stream(0);
+        self.next += u64::from(self.share.ranks());
         let poison = self.trouble.poisoned == Some(index);
         let batch = testing::batch(if poison { testing::POISON } else { index });
         Ok(Some(batch.starting_at(RowIndex(index * testing::ROWS as u64))))
@@ -210,7 +213,7 @@ fn train_by(
     clock: &Clock,
 ) -> RunResult {
     let stop = Asked::default();
-    let mut data = Stream { next: 0, trouble, stop: &stop };
+    let mut data = Stream { next: 0, trouble, stop: &stop, share: ranks.share() };
     let mut host = RecordingHost {
         store,
         log: Log::open(store, jsonl::LOG).expect("readable"),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Barrier};
 
 use super::*;
+use crate::device::native::nccl::{NcclGroup, NcclId};
 
 const CUDA: Device = Device::Cuda(0);
 
@@ -54,7 +55,10 @@ fn a_rank_that_does_not_come_to_a_sum_of_devices_is_named() {
         if rank == 1 {
             others_have_ended.wait();
         }
-        let error = group.all_reduce("gradients", &tensor).expect_err("rank 1 does not come").to_string();
+        let sum = group.all_reduce("gradients", &tensor).and_then(PendingReduction::wait);
+        // The device of rank 0 ends without an error, and its sum is not whole.
+        assert!(sum.is_ok() || rank == 1);
+        let error = sum.and_then(|()| group.barrier("the end")).expect_err("rank 1 did not come").to_string();
         if rank == 0 {
             others_have_ended.wait();
         }
@@ -64,4 +68,46 @@ fn a_rank_that_does_not_come_to_a_sum_of_devices_is_named() {
         let expected = "rank 1 did not come to operation 4, the all-reduce of gradients: rank 1 has computed for ";
         assert!(error.starts_with(expected) && error.ends_with("the device did not end it within 4 s"), "{error}");
     }
+}
+
+/// An abort frees what a call uses: the simulated device ends the process then.
+#[test]
+fn an_abort_waits_for_a_call_on_another_thread() {
+    if !pretend_cuda::is_here(module_path!(), "an_abort_waits_for_a_call_on_another_thread") || !is_simulated() {
+        return;
+    }
+    let id = NcclId::new().expect("made");
+    let group = Arc::new(NcclGroup::connect(&id, 0, 1, CUDA).expect("one rank"));
+    let tensor = Tensor::ones([10], (Kind::Float, CUDA));
+    let begins = Arc::new(Barrier::new(2));
+    let abort = {
+        let (group, begins) = (Arc::clone(&group), Arc::clone(&begins));
+        move || {
+            begins.wait();
+            std::thread::sleep(Duration::from_millis(100));
+            group.check().and_then(|()| group.abort())
+        }
+    };
+    let monitor = runtime::spawn("monitor", abort).expect("a thread");
+    pretend_cuda::slow_nccl_calls(500);
+    begins.wait();
+    // It fails if the machine is so slow that the abort comes first.
+    drop(group.all_reduce(&tensor));
+    pretend_cuda::slow_nccl_calls(0);
+    monitor.join().expect("no panic").expect("aborted");
+    let error = text(group.all_reduce(&tensor));
+    assert!(error.contains("the communicator was aborted"), "{error}");
+}
+
+fn text<T: fmt::Debug>(result: Result<T, Error>) -> String {
+    result.expect_err("it is aborted").to_string()
+}
+
+#[test]
+fn a_shortage_of_memory_while_devices_connect_is_explained() {
+    let unhandled = Error::Native("NCCL: ncclCommInitRank: unhandled cuda error".to_owned());
+    let explained = super::super::c10d::explained(&unhandled).to_string();
+    assert!(explained.contains("too little free memory of a device: `nvidia-smi`"), "{explained}");
+    let network = Error::Native("NCCL: ncclCommInitRank: unhandled system error".to_owned());
+    assert_eq!(super::super::c10d::explained(&network).to_string(), "NCCL: ncclCommInitRank: unhandled system error");
 }

@@ -1,14 +1,16 @@
 //! Several ranks learn what one learns.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use schemas::RankShard;
 use trainer_plan::objectives::{AnyObjective, RowSet};
 use trainer_plan::schedule::ScheduleKind;
 
 use super::*;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::training::process_group::test_ranks::{AlteredGroup, NO_LIMIT, on_shared_ranks};
+use crate::training::process_group::{PendingReduction, SingleProcess};
 use crate::training::straggler::{StragglerWatch, gather_reports};
 use crate::training::throughput::Throughput;
 
@@ -158,6 +160,78 @@ fn ranks_learn_what_one_learns_on_cuda() {
         let [gradient, weights] = differences(&alone, &learn_among(2, &request, testing::batch));
         assert!(gradient <= 1e-6 && weights <= 1e-4, "{gradient}, {weights}");
     }
+}
+
+/// The device ends an aborted sum without an error.
+#[test]
+fn moments_that_lack_a_rank_are_not_returned() {
+    if !pretend_cuda::is_here(module_path!(), "moments_that_lack_a_rank_are_not_returned") {
+        return;
+    }
+    if pretend_cuda::Device::find() != Ok(pretend_cuda::Device::Pretend) {
+        return testkit::skip("two ranks on one CUDA device: NCCL has one rank per device");
+    }
+    let mut request = request();
+    request.train.device = trainer_plan::device::DeviceChoice::Cuda(0);
+    request.optimizer.shard = true;
+    let first_has_ended = Arc::new(Barrier::new(2));
+    let errors = on_shared_ranks(2, Some(Duration::from_secs(8)), move |rank, ranks| {
+        let mut trainer = trainer(&request, ranks);
+        let share = trainer.ranks().share();
+        let batches: Vec<Batch> =
+            (0..trainer.micro_batches()).map(|own| testing::batch(share.in_stream(own))).collect();
+        trainer.step(&batches).expect("good batches");
+        trainer.move_sums_to_first_rank().expect("both come");
+        let error = (rank == 0).then(|| trainer.gather_moments().expect_err("rank 1 does not come").to_string());
+        first_has_ended.wait();
+        error
+    });
+    let error = errors[0].as_ref().expect("of rank 0");
+    assert!(error.starts_with("rank 1 did not come to operation "), "{error}");
+    assert!(error.contains(", the all-reduce of moments: "), "{error}");
+}
+
+/// One of two ranks whose sums of gradients need more memory than any machine has.
+#[derive(Debug)]
+struct LargeSums;
+
+impl ProcessGroup for LargeSums {
+    fn share(&self) -> RankShard {
+        RankShard::new(0, 2).expect("two ranks")
+    }
+
+    fn gather(&self, _: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(vec![own.to_vec(); 2])
+    }
+
+    fn broadcast(&self, _: &'static str, own: &[u8]) -> Result<Vec<u8>, Error> {
+        Ok(own.to_vec())
+    }
+
+    fn all_reduce(&self, _: &'static str, _: &Tensor) -> Result<Box<dyn PendingReduction>, Error> {
+        // An operator of `tch` panics if it fails.
+        drop(Tensor::zeros([1 << 50], (Kind::Uint8, Device::Cpu)));
+        Ok(Box::new(SingleProcess))
+    }
+
+    fn abort(&self, _: &str) {}
+
+    fn finish(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The sum starts on a thread of libtorch, in the middle of the backward pass.
+#[test]
+fn a_shortage_of_memory_in_a_bucket_of_gradients_is_an_error_of_its_own() {
+    let _alone = testing::generator();
+    let request = request();
+    let mut trainer = trainer(&request, Arc::new(LargeSums));
+    let batches: Vec<Batch> = (0..trainer.micro_batches()).map(testing::batch).collect();
+    let plan = trainer.plan().clone();
+    let outcome = crate::training::oom_error::wrap(&plan, || trainer.step(&batches));
+    let Err(Error::Memory { shortage, .. }) = outcome else { panic!("{outcome:?}") };
+    assert!(shortage.contains("can't allocate memory"), "{shortage}");
 }
 
 #[test]
