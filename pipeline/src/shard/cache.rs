@@ -298,7 +298,9 @@ impl FileUse {
         let (_, rest) = name.split_once('.').filter(|(hash, _)| is_hash(hash))?;
         let is_ours = match used_as {
             Self::Shard => rest == ENDING,
-            Self::Unfinished => rest == "lock" || rest.starts_with("parquet.") && rest.ends_with(".tmp"),
+            Self::Unfinished => {
+                rest == "lock" || rest.starts_with("parquet.") && rest.rsplit('.').next() == Some("tmp")
+            }
         };
         is_ours.then_some(used_as)
     }

@@ -84,7 +84,9 @@ fn objects_that_no_record_names_are_listed_and_removed() {
         "valid/part-00002-00-09.parquet",
     ];
     // Plain bytes, whatever the name.
-    strays.iter().for_each(|name| drop(home.store().put(name, shard).expect("written")));
+    for name in strays {
+        home.store().put(name, shard).expect("written");
+    }
     // Names that no preparation writes, and a part of no list.
     let of_the_user = ["train/part-00099-00-00.parquet", "train/readme", "valid/part-00001.old"];
     write_all(&home.config.folder, &of_the_user.map(|name| (name, "of the user")));

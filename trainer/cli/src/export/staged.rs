@@ -321,8 +321,9 @@ mod tests {
         let store = Store::folder(home.path()).expect("there");
         let killed = format!(".a.exporting.12-{nonce}");
         store.put(&format!("{killed}/config.json"), b"half").expect("put");
+        // A store accepts no name of a temporary file.
         let half = home.path().join(format!("{killed}/.model.safetensors.host-12-{nonce}.tmp"));
-        fs::write(half, b"half").expect("written");
+        fs::copy(home.path().join(format!("{killed}/config.json")), half).expect("written");
         // In use; with a file that no export writes; of another target; of another grammar; of a user.
         let in_use = Staged::new(&target).expect("free");
         let others = [
@@ -332,7 +333,9 @@ mod tests {
             ".a.exporting.mine/config.json".to_owned(),
             format!(".a.replaced.12-{nonce}/config.json"),
         ];
-        others.iter().for_each(|name| drop(store.put(name, b"mine").expect("put")));
+        for name in &others {
+            store.put(name, b"mine").expect("put");
+        }
         store.put(&format!("{killed}/config.json"), b"half").expect("put");
         let staged = Staged::new(&target).expect("free");
         fill(&staged, "new");
@@ -354,7 +357,7 @@ mod tests {
         let store = Store::folder(&folder).expect("there");
         store.put("config.json", b"old").expect("put");
         store.put("notes.md", b"mine").expect("put");
-        let published = Published::replacing(&[folder.clone()]);
+        let published = Published::replacing(std::slice::from_ref(&folder));
         assert!(published.left.len() == 1 && published.left[0].contains("old"), "{published:?}");
         assert_eq!(names(&folder), ["notes.md".to_owned()].into());
     }

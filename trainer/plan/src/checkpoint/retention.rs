@@ -360,9 +360,13 @@ mod tests {
     #[test]
     fn a_removed_checkpoint_leaves_the_files_of_the_user() {
         let run = Store::in_memory(FaultConfig::none());
-        (1..=3).for_each(|step| put_checkpoint(&run, step));
+        for step in 1..=3 {
+            put_checkpoint(&run, step);
+        }
         let foreign = ["checkpoints/step-00000001/notes.md", "checkpoints/step-00000001/plots/a.json", "checkpoints/x"];
-        foreign.iter().for_each(|name| drop(run.put(name, b"mine").expect("put")));
+        for name in &foreign {
+            run.put(name, b"mine").expect("put");
+        }
         let checkpoints = run.prefixed(FOLDER);
         let rules = CheckpointConfig { keep: 1, ..CheckpointConfig::default() };
         for _ in 0..2 {

@@ -172,7 +172,9 @@ mod tests {
         let to = Store::in_memory(FaultConfig::none());
         let files = [("config.toml".to_owned(), Vec::new())];
         let own = [NAME, "config.toml", "log/00000000.jsonl", "checkpoints/step-00000008/main.safetensors", "lock"];
-        own.iter().for_each(|name| drop(to.put(name, b"own").expect("put")));
+        for name in &own {
+            to.put(name, b"own").expect("put");
+        }
         for foreign in ["notes.md", "checkpoints/mine.bin", "data/part-00000.parquet"] {
             to.put(foreign, b"mine").expect("put");
             let error = check_free(&to, &files).expect_err("a file of the user").to_string();

@@ -72,7 +72,9 @@ fn a_rollback_keeps_the_files_of_the_user() {
     run_with(&run, &[2, 4]);
     let foreign =
         ["checkpoints/step-00000004/notes.md", "rolled_back/000/notes.md", "rolled_back/000/checkpoints/mine.bin"];
-    foreign.iter().for_each(|name| drop(run.put(name, b"mine").expect("put")));
+    for name in &foreign {
+        run.put(name, b"mine").expect("put");
+    }
     run.put("rolled_back/000/checkpoints/step-00000003/main.safetensors", b"of a kill").expect("put");
     back(&run, Step(2), (None, 7), |_| Ok(())).expect("there is one");
     let left = objects(&run);
