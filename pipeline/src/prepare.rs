@@ -101,7 +101,7 @@ pub use self::summary::PrepareSummary;
 pub use self::tail::{PartLists, PendingSegments};
 pub use self::text_rules::FilteredDocument;
 pub use self::verify::{FolderCheck, FolderProblem, verify};
-use crate::corpus::{Corpus, KnownFiles};
+use crate::corpus::{Corpus, KnownFiles, Part};
 use crate::{Error, Result};
 
 /// Preparation that is ready to start: configuration, corpus, tokenizer and folder are read and checked.
@@ -238,13 +238,16 @@ impl Preparation {
                 store.delete(&entry.name)?;
             }
         }
+        let mut damaged = Vec::new();
         if let Some(settings) = self.planned.lists.settings().filter(|settings| settings.removes_duplicates()) {
             let settings = settings.digest();
             for (_, part) in self.planned.lists.in_effect().into_values() {
-                signatures::delete_damaged(&store, &settings, part)?;
+                if signatures::delete_damaged(&store, &settings, part)? {
+                    damaged.push(part.clone());
+                }
             }
         }
-        self.make(Some(store), PrepareOptions::default(), &stop, voice)
+        self.make_with(Some(store), PrepareOptions::default(), &stop, voice, damaged)
     }
 
     /// Removes a document from the corpus permanently and remakes the parts that contain it. If it is already
@@ -315,7 +318,19 @@ impl Preparation {
         store: Option<Store>,
         options: PrepareOptions,
         stop: &CancelToken,
+        voice: EventSink<'_>,
+    ) -> Result<PrepareSummary> {
+        self.make_with(store, options, stop, voice, Vec::new())
+    }
+
+    /// Makes the missing parts, and the signatures of the parts `unsigned`, then publishes all parts in effect.
+    fn make_with(
+        self,
+        store: Option<Store>,
+        options: PrepareOptions,
+        stop: &CancelToken,
         mut voice: EventSink<'_>,
+        unsigned: Vec<Part>,
     ) -> Result<PrepareSummary> {
         let description = self.planned.describe();
         let warnings = self.planned.warnings();
@@ -328,6 +343,7 @@ impl Preparation {
         for warning in warnings {
             voice.emit(EventKind::Warning(warning));
         }
+        duplicate_fold::sign_parts(&work, unsigned, stop, &mut voice)?;
         let verdicts = duplicate_fold::compare_documents(&work, &lists, stop, &mut voice)?;
         work.verdicts.set(verdicts).expect("set once");
         let mut pool = PartPool::new(&work);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use testkit::root;
-use testkit::tree::has_extension;
+use testkit::tree::{has_extension, is_test};
 
 use super::{REGISTRIES, files, read, report, text, workspace_packages};
 
@@ -72,6 +72,42 @@ fn table_of_additions_names_existing_tests() {
         }
     }
     report("rows of the table of additions", "CONTRIBUTING.md lists the files to change and their test", &offences);
+}
+
+/// A file with a call that deletes, moves or cuts files has a row that says what limits it, and each row has such a call.
+#[test]
+fn every_deletion_is_listed_with_its_limit() {
+    const CALLS: [&str; 9] = [
+        "fs::remove_",
+        "fs::rename(",
+        "rename_over(",
+        ".delete(",
+        ".delete_all(",
+        ".sweep(",
+        "set_len(length",
+        "checkpoint::discard(",
+        "remove_dir(",
+    ];
+    let page = read("docs/deletions.md");
+    let rows = table(&page, "| file | what | limited to |");
+    let listed: BTreeSet<&str> = rows.iter().flat_map(|row| spans(&row[0])).collect();
+    let is_of_the_product = |path: &String| {
+        has_extension(path, "rs") && !is_test(path) && path.contains("src/") && !path.contains("testkit/")
+    };
+    let deletes = |path: &String| {
+        let source = read(path);
+        let lines = source.lines().take_while(|line| !line.ends_with("mod tests {"));
+        let mut code = lines.map(|line| line.split("//").next().unwrap_or_default());
+        code.any(|line| CALLS.iter().any(|call| line.contains(call)))
+    };
+    let found: BTreeSet<String> = files().into_iter().filter(is_of_the_product).filter(deletes).collect();
+    let missing = found.iter().filter(|path| !listed.contains(path.as_str())).map(|path| format!("{path}: not listed"));
+    let stale = listed.iter().filter(|path| !found.contains(**path)).map(|path| format!("{path}: deletes nothing"));
+    report(
+        "deletions without a row",
+        "docs/deletions.md says what limits each",
+        &missing.chain(stale).collect::<Vec<_>>(),
+    );
 }
 
 /// The last cell of a package's row names exactly the workspace packages that it uses.

@@ -135,7 +135,7 @@ fn check_socket_path(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             let path = path.display();
-            Err(format!("serve.address: {path}: the path exists and is no socket; remove it or choose another path"))
+            Err(format!("serve.address: {path}: the path exists and is no socket; choose another path"))
         }
         _ => Ok(()),
     }
@@ -199,7 +199,10 @@ async fn socket(path: &Path) -> io::Result<Listener> {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let made = folder.join(format!(".{}.s", std::process::id()));
-    let _ = fs::remove_file(&made);
+    if fs::symlink_metadata(&made).is_ok_and(|found| found.file_type().is_socket()) {
+        // Of a killed process with the same id.
+        fs::remove_file(&made)?;
+    }
     let listener = UnixListener::bind(&made)?;
     fs::set_permissions(&made, fs::Permissions::from_mode(0o600))?;
     fs::rename(&made, path)?;

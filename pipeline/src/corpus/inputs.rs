@@ -132,18 +132,18 @@ impl InputFile {
 
     /// Returns an error if the file has changed since discovery.
     pub fn refuse_another(&self) -> Result<()> {
-        self.compare(self.identity_now()?)
+        self.compare(&self.identity_now()?)
     }
 
     /// Returns the cause of an error while an object was read, if the object has changed since discovery: its ranges are
     /// then of two contents.
     pub(super) fn explain(&self, error: Error) -> Error {
         let now = self.object.as_ref().and_then(|_| self.identity_now().ok());
-        now.and_then(|now| self.compare(now).err()).unwrap_or(error)
+        now.and_then(|now| self.compare(&now).err()).unwrap_or(error)
     }
 
-    fn compare(&self, now: FileIdentity) -> Result<()> {
-        if self.identity.has_same_text(&now) {
+    fn compare(&self, now: &FileIdentity) -> Result<()> {
+        if self.identity.has_same_text(now) {
             return Ok(());
         }
         let message = if now.bytes() == self.bytes {

@@ -315,7 +315,7 @@ fn strange(store: &Store, name: &str, record: &CommitRecord) -> Error {
     let place = store.place(name);
     Error::Config(format!(
         "{place}: made with other settings than those of its part list, for part {part} of another folder; restore the \
-         original, or remove it and run `cloze prepare` to remake the segment"
+         original, or move it elsewhere and run `cloze prepare` to remake the segment"
     ))
 }
 

@@ -64,6 +64,13 @@ impl Fingerprints {
         known
     }
 
+    /// Makes the next plan read a file and compare it with its parts, by an identity that no file has.
+    pub(super) fn doubt(store: &Store, name: &str) -> Result<()> {
+        let mut fingerprints = Self::read(store)?;
+        fingerprints.0.insert(name.to_owned(), FileIdentity::default());
+        fingerprints.write(store)
+    }
+
     pub(super) fn note(&mut self, file: &InputFile) {
         self.0.insert(file.name.clone(), file.identity.clone());
     }

@@ -10,6 +10,7 @@ use telemetry::preparation::PartDone;
 use tracing::{trace_span, warn};
 
 use super::commit_record::{CommitRecord, FoundPart};
+use super::fingerprints::Fingerprints;
 use super::job::{PartAccess, PrepareJob, Task};
 use super::leases;
 use super::listing::ObjectListing;
@@ -235,16 +236,17 @@ impl ComparedPart {
         Ok(Self { verdicts, partners, read: record.map(|record| record.read).unwrap_or_default() })
     }
 
-    /// Fails if a piece was read that has changed since its signatures.
+    /// Fails if a piece was read that differs from that of its signatures. The next plan then compares the file with its
+    /// parts, even if its identity is unchanged: one of the two reads may have been wrong.
     fn check(&self, work: &PrepareJob, task: &Task, read: &[(usize, PieceEnd)]) -> Result<()> {
         let changed = read.iter().find(|(piece, end)| self.read.get(*piece).is_some_and(|signed| signed != end));
-        changed.map_or(Ok(()), |(piece, _)| {
-            let path = work.corpus.path(&task.part.pieces[*piece]).to_owned();
-            let message = "it changed after its documents were compared; run the same command again when the file no \
-                           longer changes, finished parts are kept"
-                .to_owned();
-            Err(Error::Corpus { path, line: None, message })
-        })
+        let Some((piece, _)) = changed else { return Ok(()) };
+        let piece = &task.part.pieces[*piece];
+        work.store().map_or(Ok(()), |store| Fingerprints::doubt(store, &piece.name))?;
+        let message = "it changed after its documents were compared, or one of the two reads was wrong; run `cloze \
+                       prepare` again when the file no longer changes (on a cluster, from `cloze prepare plan` on): it \
+                       reads the file again, and keeps finished parts";
+        Err(Error::Corpus { path: work.corpus.path(piece).to_owned(), line: None, message: message.to_owned() })
     }
 }
 

@@ -252,12 +252,13 @@ pub(super) fn is_damaged(store: &Store, settings: &str, part: &Part) -> Result<b
     Ok(false)
 }
 
-/// Deletes the signatures of a part if they are damaged. The next comparison makes them again.
-pub(super) fn delete_damaged(store: &Store, settings: &str, part: &Part) -> Result<()> {
-    if is_damaged(store, settings, part)? {
+/// Deletes the signatures of a part if they are damaged. Returns whether they were.
+pub(super) fn delete_damaged(store: &Store, settings: &str, part: &Part) -> Result<bool> {
+    let is_damaged = is_damaged(store, settings, part)?;
+    if is_damaged {
         object_names(part).iter().try_for_each(|name| store.delete(name))?;
     }
-    Ok(())
+    Ok(is_damaged)
 }
 
 pub(super) fn record_name(part: &Part) -> String {

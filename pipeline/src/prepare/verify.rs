@@ -172,7 +172,7 @@ fn check_comparison(store: &Store, lists: &VersionLists, check: &mut FolderCheck
             if signatures::is_damaged(store, &settings, part)? {
                 check.add(
                     None,
-                    format!("signatures of part {}: damaged; `cloze verify --repair` deletes them", part.id),
+                    format!("signatures of part {}: damaged; `cloze verify --repair` makes them again", part.id),
                 );
             }
         }

@@ -263,11 +263,10 @@ impl ShardCache {
             let Ok(metadata) = entry.metadata() else { continue };
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let path = entry.path();
-            let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
-            if is_hidden && used.elapsed().is_ok_and(|age| age > ABANDONED) {
-                remove(&path)?;
-            } else if !is_hidden && metadata.is_file() && path.extension().is_some_and(|ending| ending == ENDING) {
-                files.push(CachedFile { used, bytes: metadata.len(), path });
+            match FileUse::of(&entry.file_name().to_string_lossy()).filter(|_| metadata.is_file()) {
+                Some(FileUse::Unfinished) if used.elapsed().is_ok_and(|age| age > ABANDONED) => remove(&path)?,
+                Some(FileUse::Shard) => files.push(CachedFile { used, bytes: metadata.len(), path }),
+                Some(FileUse::Unfinished) | None => {}
             }
         }
         Ok(files)
@@ -281,6 +280,29 @@ impl ShardCache {
                  `data.cache_folder` and `data.cache_bytes`"
             );
         }
+    }
+}
+
+/// Use of a file of the cache, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileUse {
+    Shard,
+    /// Download in progress, or its lock.
+    Unfinished,
+}
+
+impl FileUse {
+    /// Returns the use of a file of that name; `None` for files of other programs.
+    fn of(name: &str) -> Option<Self> {
+        let (used_as, name) = name.strip_prefix('.').map_or((Self::Shard, name), |name| (Self::Unfinished, name));
+        let (_, rest) = name.split_once('.').filter(|(hash, _)| is_hash(hash))?;
+        let is_ours = match used_as {
+            Self::Shard => rest == ENDING,
+            Self::Unfinished => {
+                rest == "lock" || rest.starts_with("parquet.") && rest.rsplit('.').next() == Some("tmp")
+            }
+        };
+        is_ours.then_some(used_as)
     }
 }
 

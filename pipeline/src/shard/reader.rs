@@ -141,7 +141,7 @@ impl ShardReader {
         let name = &shard.path;
         let damage = |message: String| Damage { place: store.place(name), group: None, message };
         let hint = "; run `cloze verify --repair` to remake the part";
-        let elsewise = "; if it is not a file, remove it and run `cloze prepare` again to remake the part";
+        let elsewise = "; if it is not a file, move it elsewhere and run `cloze prepare` again to remake the part";
         let found = store.head(name).map_err(|error| damage(format!("{error}{elsewise}")))?;
         let gone = "it is missing; if the corpus has changed, run the same command again: it reports what the run \
                     can still do; otherwise run `cloze prepare` to remake the part";

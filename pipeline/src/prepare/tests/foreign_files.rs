@@ -17,10 +17,17 @@ fn foreign() -> Vec<String> {
     of_folders.chain(others.map(str::to_owned)).collect()
 }
 
+/// Writes a file that contains its name. A store accepts no name of a temporary file.
+fn put_plain(home: &Home, name: &str) {
+    write_all(home.folder.path(), &[("source", name)]);
+    let path = home.config.folder.join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    fs::copy(home.folder.path().join("source"), path).expect("written");
+}
+
 fn put_foreign(home: &Home) {
     for name in foreign() {
-        let path = home.config.folder.join(&name);
-        fs::create_dir_all(path.parent().expect("a folder")).and_then(|()| fs::write(path, name)).expect("written");
+        put_plain(home, &name);
     }
 }
 
@@ -37,8 +44,7 @@ fn a_folder_with_files_of_others_is_refused_before_the_first_list() {
     let home = many();
     for name in of_folders.chain(others) {
         let _ = fs::remove_dir_all(&home.config.folder);
-        let path = home.config.folder.join(&name);
-        fs::create_dir_all(path.parent().expect("a folder")).and_then(|()| fs::write(path, &name)).expect("written");
+        put_plain(&home, &name);
         let before = home.data();
         let Err(Error::Config(message)) = home.run() else { panic!("{name}: not refused") };
         let is_named = message.contains(&name) || name == "manifest.json" && message.contains("versions/00000.json");

@@ -183,13 +183,28 @@ fn interrupted_downloads_leave_no_half_file() {
     assert!(remote.files().is_empty(), "{:?}", remote.files());
     write_all(remote.home.path(), &[("any", "some bytes")]);
     // The file of a killed writer, and that of one at work.
-    for (name, age) in [("dead", 2 * ABANDONED.as_secs()), ("alive", 0)] {
-        let path = cache.folder().join(format!(".{name}.tmp"));
+    let [dead, alive, locked] = [
+        format!(".{}.parquet.host-1-0123456789abcdef.tmp", "d".repeat(64)),
+        format!(".{}.parquet.host-1-0123456789abcdef.tmp", "a".repeat(64)),
+        format!(".{}.lock", "d".repeat(64)),
+    ];
+    let long = 2 * ABANDONED.as_secs();
+    // Files of other programs stay, whatever their age.
+    let others = [".bashrc", ".state.tmp", "mine.parquet"];
+    let old = others.iter().map(|name| (*name, long));
+    for (name, age) in [(&*dead, long), (&*alive, 0), (&*locked, long)].into_iter().chain(old) {
+        let path = cache.folder().join(name);
         fs::copy(remote.home.path().join("any"), &path).expect("free");
         let file = File::open(&path).expect("ours");
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("set");
     }
     remote.cache(MANY).fetch(&remote.store, shard, None).expect("fetched");
-    let expected = [".alive.tmp".to_owned(), file_name(shard)];
-    assert_eq!(remote.files().into_keys().collect::<Vec<_>>(), expected);
+    let expected: BTreeSet<String> = others.map(str::to_owned).into_iter().chain([alive, file_name(shard)]).collect();
+    assert_eq!(remote.files().into_keys().collect::<BTreeSet<_>>(), expected);
+    // Nor do they make room.
+    let other = &remote.shards()[1];
+    remote.cache(shard.bytes.max(other.bytes)).fetch(&remote.store, other, None).expect("fetched");
+    let left = remote.files();
+    assert!(others.iter().all(|name| left.contains_key(*name)), "{:?}", left.keys());
+    assert!(!left.contains_key(&file_name(shard)), "{:?}", left.keys());
 }

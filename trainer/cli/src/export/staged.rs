@@ -3,7 +3,7 @@
 //! If two exports wrote single files into one folder, it could have the config of one and the weights of the other.
 //! Therefore each export fills a separate folder, and the last one to finish replaces the others.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::io::ErrorKind;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use cloze::exit::Usage;
 use schemas::manifest;
+use store::Store;
 use trainer_plan::hf::{CONFIG, OWN_CODE, WEIGHTS};
 
 use super::model_card::is_unchanged;
@@ -29,21 +30,26 @@ pub(super) const CARD: &str = "README.md";
 /// Maximum number of attempts to move a folder into place, because concurrent exports may be faster.
 const MOVES_MAX: usize = 16;
 
+/// Word in the name of a staging folder.
+const STAGING: &str = "exporting";
+
 /// Folder that is being filled. Dropping it before it is published removes it.
 pub(super) struct Staged {
     folder: PathBuf,
     target: PathBuf,
+    /// Open folder with a lock, which shows other exports that this process uses it. The system releases it after a kill.
+    _lock: File,
 }
 
 impl Staged {
-    /// Creates a staging folder next to `target`, and missing parents.
+    /// Creates a staging folder next to `target`, and missing parents. Removes those of killed exports to the same target.
     pub(super) fn new(target: &Path) -> anyhow::Result<Self> {
         refuse_others(target)?;
         // Links are resolved once, here: the export replaces the folder, not the link.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
-        let folder = sibling(&target, "exporting")?;
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        Ok(Self { folder, target })
+        let (folder, lock) = create(&target)?;
+        remove_abandoned(&target);
+        Ok(Self { folder, target, _lock: lock })
     }
 
     /// Path of the staging folder.
@@ -95,7 +101,7 @@ pub(super) struct Published {
 
 impl Published {
     fn replacing(older: &[PathBuf]) -> Self {
-        let removed = older.iter().map(|old| (old, fs::remove_dir_all(old)));
+        let removed = older.iter().map(|old| (old, remove_export(old)));
         let left = removed.filter_map(|(old, removed)| Some(format!("{}: {}", old.display(), removed.err()?)));
         Self { replaced: !older.is_empty(), left: left.collect() }
     }
@@ -104,7 +110,70 @@ impl Published {
 impl Drop for Staged {
     fn drop(&mut self) {
         // After publishing, the folder does not exist. Otherwise an error is being returned.
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = remove_export(&self.folder);
+    }
+}
+
+/// Creates a locked staging folder.
+fn create(target: &Path) -> anyhow::Result<(PathBuf, File)> {
+    for _ in 0..MOVES_MAX {
+        let folder = sibling(target, STAGING)?;
+        let context = || folder.display().to_string();
+        fs::create_dir_all(&folder).with_context(context)?;
+        match File::open(&folder) {
+            Ok(lock) => match lock.try_lock() {
+                // A file system without locks: other exports cannot lock the folder either, and so leave it.
+                Ok(()) | Err(TryLockError::Error(_)) if folder.is_dir() => return Ok((folder, lock)),
+                // Another export took the new folder for an abandoned one.
+                Ok(()) | Err(_) => {}
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(context),
+        }
+    }
+    Err(Usage(format!("{}: other exports keep removing the new folder; run the same command again", target.display()))
+        .into())
+}
+
+/// Removes the staging folders of exports to `target` whose process was killed.
+fn remove_abandoned(target: &Path) {
+    let entries = target.parent().and_then(|parent| fs::read_dir(parent).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder || !is_staging(&entry.file_name().to_string_lossy(), target) {
+            continue;
+        }
+        let path = entry.path();
+        let is_abandoned = File::open(&path).is_ok_and(|lock| lock.try_lock().is_ok() && remove_export(&path).is_ok());
+        if is_abandoned {
+            tracing::info!(folder = %path.display(), "export: removed the remains of a killed export");
+        }
+    }
+}
+
+/// Whether a name is that of a staging folder for `target`: `.NAME.exporting.PROCESS-RANDOM`.
+fn is_staging(name: &str, target: &Path) -> bool {
+    let target = target.file_name().unwrap_or_default().to_string_lossy();
+    let own = name.strip_prefix('.').and_then(|name| name.strip_prefix(&*target));
+    let own = own.and_then(|rest| rest.strip_prefix('.')).and_then(|rest| rest.strip_prefix(STAGING));
+    let Some((process, nonce)) = own.and_then(|rest| rest.strip_prefix('.')?.split_once('-')) else { return false };
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && nonce.len() == 16 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Removes the files of an export, unfinished ones too, and its folder. A folder with other files stays.
+fn remove_export(folder: &Path) -> io::Result<()> {
+    for file in FILES {
+        match fs::remove_file(folder.join(file)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Store::existing(folder)?.sweep()?;
+    match fs::remove_dir(folder) {
+        // The store removes folders that it has emptied.
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -188,8 +257,6 @@ fn move_error(target: &Path, error: io::Error) -> anyhow::Error {
 mod tests {
     use std::collections::BTreeSet;
 
-    use store::Store;
-
     use super::*;
 
     fn names(folder: &Path) -> BTreeSet<String> {
@@ -244,6 +311,55 @@ mod tests {
         let published = staged.publish().expect("moved");
         assert_eq!(published, Published { replaced: true, left: Vec::new() }, "one export is replaced");
         assert_eq!(fs::read(target.join("config.json")).expect("there"), b"new");
+    }
+
+    #[test]
+    fn remains_of_a_killed_export_are_removed_and_nothing_else() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let target = home.path().join("a");
+        let nonce = "0123456789abcdef";
+        let store = Store::folder(home.path()).expect("there");
+        let killed = format!(".a.exporting.12-{nonce}");
+        store.put(&format!("{killed}/config.json"), b"half").expect("put");
+        // A store accepts no name of a temporary file.
+        let half = home.path().join(format!("{killed}/.model.safetensors.host-12-{nonce}.tmp"));
+        fs::copy(home.path().join(format!("{killed}/config.json")), half).expect("written");
+        // In use; with a file that no export writes; of another target; of another grammar; of a user.
+        let in_use = Staged::new(&target).expect("free");
+        let others = [
+            format!(".a.exporting.13-{nonce}/notes.md"),
+            format!(".b.exporting.12-{nonce}/config.json"),
+            format!(".a.exporting.12-{nonce}.old/config.json"),
+            ".a.exporting.mine/config.json".to_owned(),
+            format!(".a.replaced.12-{nonce}/config.json"),
+        ];
+        for name in &others {
+            store.put(name, b"mine").expect("put");
+        }
+        store.put(&format!("{killed}/config.json"), b"half").expect("put");
+        let staged = Staged::new(&target).expect("free");
+        fill(&staged, "new");
+        staged.publish().expect("moved");
+        assert!(in_use.path().is_dir(), "another process uses it");
+        drop(in_use);
+        let mut expected: BTreeSet<String> =
+            others.iter().filter_map(|name| name.split('/').next()).map(str::to_owned).collect();
+        expected.insert("a".to_owned());
+        assert_eq!(names(home.path()), expected);
+        assert!(others.iter().all(|name| store.get(name).is_ok_and(|bytes| bytes == b"mine")));
+    }
+
+    /// A file that appears next to a model while it is replaced is not removed with it.
+    #[test]
+    fn a_file_that_was_added_to_a_replaced_export_stays() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let folder = home.path().join("old");
+        let store = Store::folder(&folder).expect("there");
+        store.put("config.json", b"old").expect("put");
+        store.put("notes.md", b"mine").expect("put");
+        let published = Published::replacing(std::slice::from_ref(&folder));
+        assert!(published.left.len() == 1 && published.left[0].contains("old"), "{published:?}");
+        assert_eq!(names(&folder), ["notes.md".to_owned()].into());
     }
 
     #[test]

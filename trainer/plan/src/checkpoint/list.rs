@@ -7,7 +7,7 @@ use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::Store;
 
-use super::{DAMAGED_FILE, FIGURES_FILE, FOLDER, PINNED_FILE, STATE_FILE, State, UnreadState, Validated};
+use super::{DAMAGED_FILE, FIGURES_FILE, FOLDER, PINNED_FILE, STATE_FILE, State, UnreadState, Validated, is_own_file};
 use crate::error::Error;
 
 /// Returns the folder of the checkpoint after `step`. The folder need not exist.
@@ -44,8 +44,9 @@ pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Chec
     let mut found = BTreeMap::new();
     for entry in checkpoints.list("")? {
         let Some((folder, file)) = entry.name.split_once('/') else { continue };
-        // A pin alone is no checkpoint.
-        let Some(step) = step_of_folder(folder).filter(|_| file != PINNED_FILE) else { continue };
+        // A pin, or a file of the user, is no checkpoint.
+        let is_counted = file != PINNED_FILE && is_own_file(file);
+        let Some(step) = step_of_folder(folder).filter(|_| is_counted) else { continue };
         let form = found.entry(Reverse(step)).or_insert(CheckpointForm::Unfinished);
         match file {
             STATE_FILE => *form = CheckpointForm::Whole,

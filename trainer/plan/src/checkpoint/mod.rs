@@ -63,3 +63,25 @@ pub const FIGURES_FILE: &str = "validation_scores.json";
 pub const PINNED_FILE: &str = "pinned.json";
 /// File by which `transformers` recognizes a model.
 const CONFIG_FILE: &str = "config.json";
+
+/// Files that a checkpoint may have. Files of other names belong to the user, and are never removed.
+const OWN_FILES: [&str; 12] = [
+    MAIN_FILE,
+    OPTIMIZER_FILE,
+    STATE_FILE,
+    DAMAGED_FILE,
+    FIGURES_FILE,
+    PINNED_FILE,
+    CONFIG_FILE,
+    crate::hf::WEIGHTS,
+    crate::hf::OWN_CODE,
+    schemas::manifest::TOKENIZER,
+    "tokenizer_config.json",
+    "vocab.txt",
+];
+
+/// Whether a checkpoint may have a file of that name.
+#[must_use]
+pub fn is_own_file(name: &str) -> bool {
+    OWN_FILES.contains(&name)
+}

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use super::list::{CheckpointForm, checkpoint_store, figures, folder_name, list, steps, there};
-use super::{CONFIG_FILE, DAMAGED_FILE, FOLDER, LATEST, PINNED_FILE, STATE_FILE, State};
+use super::{CONFIG_FILE, DAMAGED_FILE, FOLDER, LATEST, PINNED_FILE, STATE_FILE, State, is_own_file};
 use crate::config::CheckpointConfig;
 use crate::error::Error;
 
@@ -247,7 +247,7 @@ pub fn point_at(checkpoints: &Store, newest: Option<Step>) -> std::io::Result<()
     }
 }
 
-/// Removes all objects of a checkpoint.
+/// Removes all objects of a checkpoint. Files of the user in its folder stay.
 pub(super) fn clear(checkpoint: &Store) -> std::io::Result<()> {
     remove_objects(checkpoint, |_| true)
 }
@@ -268,7 +268,8 @@ fn remove_objects(checkpoint: &Store, is_removed: impl Fn(&str) -> bool) -> std:
         }
     }
     let others = entries.into_iter().map(|entry| entry.name);
-    let others = others.filter(|name| ![STATE_FILE, CONFIG_FILE].contains(&&**name) && is_removed(name));
+    let is_other = |name: &String| ![STATE_FILE, CONFIG_FILE].contains(&&**name) && is_own_file(name);
+    let others = others.filter(|name| is_other(name) && is_removed(name));
     others.rev().try_for_each(|name| checkpoint.delete(&name))
 }
 
@@ -350,7 +351,34 @@ pub fn retain(checkpoints: &Store, rules: &CheckpointConfig, judged: Option<Step
 
 #[cfg(test)]
 mod tests {
+    use store::FaultConfig;
+
     use super::*;
+    use crate::testing::put_checkpoint;
+
+    /// Files of the user in the folder of a checkpoint stay, and are no checkpoint.
+    #[test]
+    fn a_removed_checkpoint_leaves_the_files_of_the_user() {
+        let run = Store::in_memory(FaultConfig::none());
+        for step in 1..=3 {
+            put_checkpoint(&run, step);
+        }
+        let foreign = ["checkpoints/step-00000001/notes.md", "checkpoints/step-00000001/plots/a.json", "checkpoints/x"];
+        for name in &foreign {
+            run.put(name, b"mine").expect("put");
+        }
+        let checkpoints = run.prefixed(FOLDER);
+        let rules = CheckpointConfig { keep: 1, ..CheckpointConfig::default() };
+        for _ in 0..2 {
+            retain(&checkpoints, &rules, None).expect("applied");
+            assert_eq!(list(&checkpoints).expect("listed").len(), 1);
+            discard(&run, Step(1)).expect("nothing is left of it");
+            let left: Vec<String> = run.list("").expect("listed").into_iter().map(|entry| entry.name).collect();
+            assert!(foreign.iter().all(|name| left.iter().any(|left| left == name)), "{left:?}");
+            let is_old = |name: &&String| name.contains("step-00000001") || name.contains("step-00000002");
+            assert_eq!(left.iter().filter(is_old).count(), 2, "{left:?}");
+        }
+    }
 
     /// Deterministic pseudo-random generator (xorshift).
     fn draws(seed: u64) -> impl FnMut(u64) -> u64 {

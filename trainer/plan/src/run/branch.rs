@@ -21,6 +21,7 @@ use crate::checkpoint::{self, IdentityChange, MAIN_FILE, OPTIMIZER_FILE};
 use crate::error::Error;
 use crate::identity::check_branched;
 use crate::run::resume_check::misfit;
+use crate::run::rollback::is_archived;
 use crate::run::skipped_steps::SkipList;
 use crate::run::{step_budget, time_budget};
 use crate::train_plan::TrainPlan;
@@ -65,7 +66,7 @@ pub fn make(
     files: &[(String, Vec<u8>)],
     clock: &Clock,
 ) -> Result<Branch, Error> {
-    check_free(to)?;
+    check_free(to, files)?;
     checkpoint::verify(from, step)?;
     let found = checkpoint::checkpoint_store(from, step);
     let place = found.place("");
@@ -143,18 +144,46 @@ pub fn is_cut_short(run: &Store) -> Result<bool, Error> {
     Ok(run.head(NAME)?.is_some() && checkpoint::steps(run)?.is_empty())
 }
 
-/// Removes the files of an interrupted branch. Returns an error if the store contains other files.
-fn check_free(to: &Store) -> Result<(), Error> {
+/// Removes the files of an interrupted branch, which would write `files` too. Returns an error if the store contains other
+/// files, and removes nothing then.
+fn check_free(to: &Store, files: &[(String, Vec<u8>)]) -> Result<(), Error> {
     let is_interrupted = is_cut_short(to)?;
-    for entry in to.list("")?.into_iter().filter(|entry| entry.name != store::LOCK) {
-        if !is_interrupted {
-            let message = format!("{}: the folder contains `{}`; name an empty folder", to.place(""), entry.name);
-            return Err(Error::Config(message));
-        }
-        // `branch.json` is removed last: it marks the folder as an interrupted branch.
-        if entry.name != NAME {
-            to.delete(&entry.name)?;
-        }
+    let latest = format!("{}/{}", checkpoint::FOLDER, checkpoint::LATEST);
+    let is_of_branch =
+        |name: &str| name == NAME || name == latest || is_archived(name) || files.iter().any(|(file, _)| file == name);
+    let entries: Vec<_> = to.list("")?.into_iter().filter(|entry| entry.name != store::LOCK).collect();
+    if let Some(entry) = entries.iter().find(|entry| !is_interrupted || !is_of_branch(&entry.name)) {
+        let message = format!("{}: the folder contains `{}`; name an empty folder", to.place(""), entry.name);
+        return Err(Error::Config(message));
     }
+    // `branch.json` is removed last: it marks the folder as an interrupted branch.
+    entries.iter().filter(|entry| entry.name != NAME).try_for_each(|entry| to.delete(&entry.name))?;
     Ok(to.delete(NAME)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use store::FaultConfig;
+
+    use super::*;
+
+    #[test]
+    fn an_interrupted_branch_is_made_again_only_if_all_files_are_its_own() {
+        let to = Store::in_memory(FaultConfig::none());
+        let files = [("config.toml".to_owned(), Vec::new())];
+        let own = [NAME, "config.toml", "log/00000000.jsonl", "checkpoints/step-00000008/main.safetensors", "lock"];
+        for name in &own {
+            to.put(name, b"own").expect("put");
+        }
+        for foreign in ["notes.md", "checkpoints/mine.bin", "data/part-00000.parquet"] {
+            to.put(foreign, b"mine").expect("put");
+            let error = check_free(&to, &files).expect_err("a file of the user").to_string();
+            assert!(error.contains(foreign) && error.contains("name an empty folder"), "{error}");
+            assert_eq!(to.list("").expect("listed").len(), own.len() + 1, "nothing is removed");
+            to.delete(foreign).expect("removed");
+        }
+        check_free(&to, &files).expect("all of it is of the branch");
+        let left: Vec<String> = to.list("").expect("listed").into_iter().map(|entry| entry.name).collect();
+        assert_eq!(left, ["lock"]);
+    }
 }

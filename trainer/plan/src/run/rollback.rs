@@ -61,8 +61,10 @@ pub fn back(
     let rows_from = (rows_to / to.0.max(1)).saturating_mul(newest.0);
     let archive = RollbackArchive { number, from: newest, to, rows_from, rows_to, time, why };
     let archive_folder = archive.folder(run);
-    // Remains of an attempt that was killed.
-    archive_folder.delete_all("")?;
+    // Remains of an attempt that was killed. Files of the user stay.
+    for entry in archive_folder.list("")?.into_iter().filter(|entry| is_archived(&entry.name)) {
+        archive_folder.delete(&entry.name)?;
+    }
     for step in checkpoint::steps(run)?.into_iter().filter(|step| *step > to) {
         checkpoint::copy(run, step, &archive_folder, None)?;
     }
@@ -110,6 +112,14 @@ pub fn finish(
     follow(&archive)?;
     run.delete(DECIDED)?;
     Ok(Some(archive))
+}
+
+/// Whether an object has the name of one in an archive.
+pub(super) fn is_archived(name: &str) -> bool {
+    let checkpoint = name.strip_prefix(checkpoint::FOLDER).and_then(|rest| rest.strip_prefix('/'));
+    let is_of_checkpoint =
+        |rest: &str| rest.split_once('/').is_some_and(|(folder, _)| checkpoint::step_of_folder(folder).is_some());
+    is_about_steps(name) || checkpoint.is_some_and(is_of_checkpoint)
 }
 
 /// Whether an object of a run has an entry per step.

@@ -9,7 +9,7 @@ use store::Store;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{
     FIGURES_FILE, FOLDER, MAIN_FILE, OPTIMIZER_FILE, PINNED_FILE, STATE_FILE, State, Validated, empty, folder_name,
-    point_at, retain,
+    is_own_file, point_at, retain,
 };
 use trainer_plan::config::CheckpointConfig;
 
@@ -94,7 +94,8 @@ impl Snapshot {
         if let Some(export) = export {
             export(&self.main, checkpoint)?;
             // The pin may change after the checkpoint is written.
-            for entry in checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE) {
+            let is_exported = |name: &str| name != PINNED_FILE && is_own_file(name);
+            for entry in checkpoint.list("")?.into_iter().filter(|entry| is_exported(&entry.name)) {
                 let hash = checkpoint.hash(&entry.name, entry.stat.bytes)?;
                 state.files.insert(entry.name, hash.to_hex().to_string());
             }

@@ -65,6 +65,24 @@ fn a_rollback_restores_the_older_state_and_archives_the_rest() {
     assert!(error.contains("no checkpoint after step 4; the run has those after 2"), "{error}");
 }
 
+/// Files of the user next to those of the run are neither archived away nor removed with the remains of a kill.
+#[test]
+fn a_rollback_keeps_the_files_of_the_user() {
+    let run = memory_store();
+    run_with(&run, &[2, 4]);
+    let foreign =
+        ["checkpoints/step-00000004/notes.md", "rolled_back/000/notes.md", "rolled_back/000/checkpoints/mine.bin"];
+    for name in &foreign {
+        run.put(name, b"mine").expect("put");
+    }
+    run.put("rolled_back/000/checkpoints/step-00000003/main.safetensors", b"of a kill").expect("put");
+    back(&run, Step(2), (None, 7), |_| Ok(())).expect("there is one");
+    let left = objects(&run);
+    assert!(foreign.iter().all(|name| left.get(*name).is_some_and(|bytes| bytes == b"mine")), "{:?}", left.keys());
+    assert!(!left.keys().any(|name| name.contains("step-00000003")), "{:?}", left.keys());
+    assert_eq!(checkpoint::steps(&run).expect("listed"), [Step(2)]);
+}
+
 #[test]
 fn a_killed_rollback_has_not_started_or_is_completed() {
     let expected = memory_store();
