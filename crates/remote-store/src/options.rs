@@ -16,8 +16,12 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const USER_AGENT: &str = concat!("cloze/", env!("CARGO_PKG_VERSION"));
 
 /// Ten calls within half a minute. Pauses of milliseconds would slow an overloaded server further.
-const RETRIES: Retries =
-    Retries { attempts_max: 10, pause: Duration::from_millis(100), pause_max: Duration::from_secs(10) };
+const RETRIES: Retries = Retries {
+    attempts_max: 10,
+    pause: Duration::from_millis(100),
+    pause_max: Duration::from_secs(10),
+    within: Duration::from_secs(30),
+};
 
 /// Options of a network store.
 #[derive(Clone)]
@@ -42,9 +46,10 @@ impl StoreOptions {
         Self { environment: environment.into_iter().collect(), stall_timeout: STALL_TIMEOUT, retries: RETRIES }
     }
 
-    /// Returns the value of a variable that is set and not empty.
+    /// Returns the value of a variable that is set and not empty. White space at its ends is no part of it: secrets that
+    /// are read from files often end with a line break.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 }
 

@@ -10,6 +10,6 @@ use testkit::servers::s3;
 pub(crate) fn options(address: &str) -> StoreOptions {
     let pause = Duration::ZERO;
     let pause_max = Duration::ZERO;
-    let retries = Retries { attempts_max: 20, pause, pause_max };
+    let retries = Retries { attempts_max: 20, pause, pause_max, ..Retries::default() };
     StoreOptions { retries, ..StoreOptions::new(s3::environment(address)) }
 }

@@ -29,8 +29,8 @@ pub trait StoreBackend: Debug + Send + Sync {
 
     /// Creates the object unless it exists.
     ///
-    /// On a folder: writes and flushes a temporary file, then hard-links it to the name. The link fails if the name
-    /// exists.
+    /// On a folder: writes and flushes a temporary file, then hard-links it to the name, or renames it if the file
+    /// system has no hard links. Both fail if the name exists.
     fn put_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<Created>;
 
     /// Replaces the object if it still has that version.

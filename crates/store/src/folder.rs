@@ -9,7 +9,8 @@
 //!
 //! # Definition
 //! *Put*: write a temporary file, flush it, rename it, flush its folder. *Create*: the same with a hard link, which
-//! fails if the name exists. *Replace*: see `replace.rs`. The *version* of a file is its inode, modification time
+//! fails if the name exists; where there are none, with a rename that does. *Replace*: see `replace.rs`. A file system
+//! without such calls is an error of kind `Unsupported`; one that cannot flush folders is a warning. The *version* of a file is its inode, modification time
 //! in nanoseconds and length. Up to 64 KiB it includes the BLAKE3 of the content: objects that are replaced by version
 //! are small, so a coarse clock cannot hide a change. The writer sets the modification time, since the kernel's own
 //! clock advances only every few milliseconds. Links to files are objects. Links to folders and names that no object
@@ -32,10 +33,11 @@ mod tests;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use self::files::{MAKES_MAX, is_absent, make_folder, open, stat_at, stat_of, swept, sync_parent};
+use self::files::{
+    MAKES_MAX, is_absent, is_at, link_new, make_folder, open, rename_over, stat_at, stat_of, swept, sync_parent,
+};
 use self::steps::Steps;
 use self::temporary::Temporary;
 use crate::backend::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
@@ -136,18 +138,17 @@ impl StoreBackend for Folder {
             temporary.write_at(0, bytes)?;
             temporary.sync()?;
             let stat = stat_of(&temporary.file)?;
-            match fs::hard_link(&temporary.path, &target) {
+            match link_new(&temporary.path, &target) {
                 Ok(()) => {}
-                // A retry after a lost answer fails with "exists": a second link to our own file means success.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    let found = fs::metadata(&target).ok().map(|found| (found.dev(), found.ino()));
-                    let own = temporary.file.metadata()?;
-                    if found != Some((own.dev(), own.ino())) {
-                        return Ok(Created::Exists);
+                // A retry after a lost answer fails, although the name is that of our own file.
+                Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
+                    match is_at(&target, &temporary.file)? {
+                        true => {}
+                        false if error.kind() == ErrorKind::AlreadyExists => return Ok(Created::Exists),
+                        // Another process swept the temporary file.
+                        false => continue,
                     }
                 }
-                // Another process swept the temporary file.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             }
             sync_parent(&target)?;
@@ -259,12 +260,18 @@ impl Upload for StreamedPut {
         if self.published.is_none() {
             self.temporary.sync()?;
             let stat = stat_of(&self.temporary.file)?;
-            let outcome = fs::rename(&self.temporary.path, &self.target);
-            outcome.map_err(|error| match error.kind() {
-                ErrorKind::NotFound => swept(),
-                kind @ ErrorKind::IsADirectory => io::Error::new(kind, "a folder has the name of this file; remove it"),
-                _ => error,
-            })?;
+            match rename_over(&self.temporary.path, &self.target) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if !is_at(&self.target, &self.temporary.file)? {
+                        return Err(swept());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                    return Err(io::Error::new(error.kind(), "a folder has the name of this file; remove it"));
+                }
+                Err(error) => return Err(error),
+            }
             self.published = Some(stat);
         }
         sync_parent(&self.target)?;

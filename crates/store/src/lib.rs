@@ -14,7 +14,7 @@
 //! | guarantee | folder | memory |
 //! |---|---|---|
 //! | an object is whole or absent | written to a temporary file, flushed, renamed, its folder flushed | swapped under a mutex |
-//! | create excludes | a hard link, which never overwrites | under a mutex |
+//! | create excludes | a hard link or a rename, neither of which overwrites | under a mutex |
 //! | replace excludes | the first symbolic link of a version's name decides who follows it ([`StoreBackend::put_if_version`]) | under a mutex |
 //! | a call without an answer is retried | both: the store retries a bounded number of times, with growing pauses ([`Retries`]) | |
 //!
@@ -33,6 +33,7 @@ mod lock;
 mod log;
 mod memory;
 mod name;
+pub mod notice;
 mod retry;
 mod store;
 mod writer;
@@ -46,5 +47,5 @@ pub use self::lock::{Holder, LeaseConfig, LeaseContender, LeaseStatus, LeaseWatc
 pub use self::log::{Lines, Log, LogConfig};
 pub use self::memory::MemoryBackend;
 pub use self::name::LOCK;
-pub use self::retry::Retries;
+pub use self::retry::{Retries, RetryAfter};
 pub use self::writer::ObjectWriter;

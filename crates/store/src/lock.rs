@@ -22,6 +22,10 @@
 //! stopped for longer than that, between a check and its publication, publishes late: one object, whole. Its next check
 //! fails.
 //!
+//! *Probe*: directly after a take, the holder creates the object once more and replaces its previous version once more.
+//! Both must fail. A store that ignores such conditions, or does not have the calls, is refused before anything is
+//! written.
+//!
 //! # Reference
 //! Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency" (1989).
 
@@ -64,7 +68,9 @@ impl Lock {
     /// the takeover delay.
     pub fn acquire(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
         let claim = LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?;
-        Self::keep(claim, terms)
+        let lock = Self::keep(claim, terms)?;
+        lock.claim.check_exclusion()?;
+        Ok(lock)
     }
 
     /// Starts the heartbeat of a claim.

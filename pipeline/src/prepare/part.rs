@@ -136,10 +136,11 @@ fn find_or_make(
             let store = work.store().expect("leases are in the target");
             // Another process may have completed the part since the listing; then no lease is needed.
             let now = find(work, task, store, None)?;
+            let name = leases::name(task.part.id);
             if now.is_whole() {
+                contender.forget(&name);
                 return make(work, task, now, progress, stop);
             }
-            let name = leases::name(task.part.id);
             let lease = contender.try_acquire(&name).map_err(std::io::Error::from)?;
             if lease.is_none() {
                 return Ok(Some(ProcessedPart::without_commit(PartResult::Leased)));

@@ -49,3 +49,28 @@ pub(super) fn write_limit<'a>(target: &Path, bytes: &'a [u8]) -> io::Result<&'a 
         }
     }
 }
+
+/// Returns an error if a test has refused that call for the files below a folder.
+#[cfg(not(test))]
+#[expect(clippy::unnecessary_wraps, reason = "an error only in tests")]
+pub(super) fn check(_: &str, _: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Refused calls: folder, call and error.
+#[cfg(test)]
+static REFUSED: Mutex<Vec<(PathBuf, &'static str, i32)>> = Mutex::new(Vec::new());
+
+/// Lets a call fail for the files below a folder, from now on.
+#[cfg(test)]
+pub(super) fn refuse(folder: &Path, call: &'static str, errno: i32) {
+    REFUSED.lock().expect("no holder of this lock panics").push((folder.to_owned(), call, errno));
+}
+
+/// Returns an error if a test has refused that call for the files below a folder.
+#[cfg(test)]
+pub(super) fn check(call: &str, path: &Path) -> io::Result<()> {
+    let refused = REFUSED.lock().expect("no holder of this lock panics");
+    let found = refused.iter().find(|(folder, name, _)| *name == call && path.starts_with(folder));
+    found.map_or(Ok(()), |(.., errno)| Err(io::Error::from_raw_os_error(*errno)))
+}

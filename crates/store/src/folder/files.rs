@@ -4,7 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::Once;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tracing::warn;
+
+use super::faults;
 use crate::backend::{Stat, Version};
 
 /// Largest file whose version includes its content: reading it costs no more than opening it.
@@ -103,11 +108,77 @@ fn make_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Flushes the parent folder of `path`, so that changes of its entries survive a power cut.
+/// Flushes the parent folder of `path`, so that changes of its entries survive a power cut. Where that is impossible,
+/// such as over FUSE or in a folder that this user may not read, a warning says it once.
 pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
+    static TOLD: Once = Once::new();
     let parent = path.parent().expect("what was written lies in a folder");
     let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    File::open(folder)?.sync_all()
+    let outcome = faults::check("sync folder", folder).and_then(|()| File::open(folder)?.sync_all());
+    match outcome {
+        Err(error) if is_refused(&error) || error.raw_os_error() == Some(libc::EBADF) => {
+            TOLD.call_once(|| {
+                let folder = folder.display();
+                warn!(%folder, %error, "store: this file system cannot flush folders; a power cut may lose new files");
+            });
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// Returns true if a file system does not have a call, or does not allow it on this file.
+fn is_refused(error: &io::Error) -> bool {
+    let refused = [libc::EPERM, libc::EACCES, libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|number| refused.contains(&number))
+}
+
+/// Returns true if `path` names that open file: a call had its effect although its answer is an error. A network file
+/// system repeats a request whose answer was lost, and the repetition fails.
+pub(super) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    let own = file.metadata()?;
+    Ok(fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())))
+}
+
+/// Gives a file another name, unless the name exists: by a hard link, or without those by a rename.
+pub(super) fn link_new(from: &Path, to: &Path) -> io::Result<()> {
+    match faults::check("link", to).and_then(|()| fs::hard_link(from, to)) {
+        Err(error) if is_refused(&error) => {
+            let renamed = faults::check("rename new", to)
+                .and_then(|()| Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?));
+            renamed.map_err(|error| lacking(error, "neither hard links nor renames that keep an existing file"))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Creates a symbolic link.
+pub(super) fn symlink_new(leads_to: &str, at: &Path) -> io::Result<()> {
+    let outcome = faults::check("symlink", at).and_then(|()| std::os::unix::fs::symlink(leads_to, at));
+    outcome.map_err(|error| lacking(error, "no symbolic links, which decide between two writers"))
+}
+
+/// Renames a file over another one.
+pub(super) fn rename_over(from: &Path, to: &Path) -> io::Result<()> {
+    let outcome = faults::check("rename", to).and_then(|()| fs::rename(from, to));
+    outcome.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists if !to.is_dir() => unsupported(&error, "no renames over an existing file"),
+        ErrorKind::PermissionDenied => error,
+        _ => lacking(error, "no renames"),
+    })
+}
+
+/// Returns the error of a file system that does not have a call, and other errors as they are.
+fn lacking(error: io::Error, lacks: &str) -> io::Error {
+    let is_lacking =
+        is_refused(&error) && error.kind() != ErrorKind::PermissionDenied || error.raw_os_error() == Some(libc::EPERM);
+    if is_lacking { unsupported(&error, lacks) } else { error }
+}
+
+fn unsupported(error: &io::Error, lacks: &str) -> io::Error {
+    let message =
+        format!("this file system has {lacks} ({error}); choose a folder on a local disk, NFS or an object store");
+    io::Error::new(ErrorKind::Unsupported, message)
 }
 
 #[cfg(test)]

@@ -35,11 +35,10 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::files::{is_absent, stat_of, sync_parent, version_at};
+use super::files::{is_absent, rename_over, stat_of, symlink_new, sync_parent, version_at};
 use super::steps::Steps;
 use super::temporary::{FollowingName, Temporary, digest, file_name, following_prefix, guard_path, parse_following};
 use crate::backend::{Replaced, Version};
@@ -60,7 +59,7 @@ pub(super) fn replace(target: &Path, bytes: &[u8], expected: &Version, steps: &S
     let guard = guard_path(target, expected);
     // From here on, other processes may publish the file, whatever happens to this process.
     next.kept = true;
-    let won = match symlink(file_name(&next.path), &guard) {
+    let won = match symlink_new(file_name(&next.path), &guard) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             steps.reach("read");
@@ -99,7 +98,7 @@ fn publish_own(target: &Path, expected: &Version, next: &Temporary, steps: &Step
     steps.reach("look");
     if version_at(target)?.as_ref() == Some(expected) {
         steps.reach("rename");
-        return match fs::rename(&next.path, target) {
+        return match rename_over(&next.path, target) {
             Ok(()) => Ok(true),
             Err(error) if is_absent(&error) => Ok(true),
             Err(error) => Err(error),
@@ -121,7 +120,7 @@ fn publish(target: &Path, expected: &Version, guard: &Path, decided: &Path, step
     steps.reach("look for another");
     if version_at(target)?.as_ref() == Some(expected) {
         steps.reach("rename for another");
-        match fs::rename(target.with_file_name(decided), target) {
+        match rename_over(&target.with_file_name(decided), target) {
             Ok(()) => {}
             Err(error) if is_absent(&error) => {
                 if version_at(target)?.as_ref() == Some(expected) {

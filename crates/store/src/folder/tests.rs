@@ -268,3 +268,87 @@ fn a_sweep_does_not_enter_a_folder_with_another_holder() {
     assert!(ours.iter().all(|path| !path.exists()) && theirs.iter().all(|path| path.exists()));
     assert_eq!(folder.sweep("below/run").expect("swept by its holder").len(), 2);
 }
+
+/// The first request of a rename had its effect, its answer was lost, and its repetition finds no file.
+#[test]
+fn a_rename_whose_answer_was_lost_is_a_commit() {
+    let (home, folder) = home();
+    let mut upload = folder.begin_upload("y").expect("begun");
+    upload.write_at(0, b"mine").expect("written");
+    let written = home.path().join(&temporaries(&folder)[0]);
+    fs::rename(written, home.path().join("y")).expect("renamed");
+    let stat = upload.commit().expect("it is there");
+    assert_eq!(folder.get("y").expect("readable"), Some((b"mine".to_vec(), stat)));
+
+    let mut swept = folder.begin_upload("y").expect("begun");
+    swept.write_at(0, b"other").expect("written");
+    fs::remove_file(home.path().join(&temporaries(&folder)[0])).expect("removed");
+    let error = swept.commit().expect_err("another process removed it").to_string();
+    assert!(error.contains("removed by another process"), "{error}");
+    assert_eq!(folder.get("y").expect("readable").expect("there").0, b"mine");
+}
+
+/// exFAT, SMB, FUSE: the errors with which they refuse hard links.
+#[test]
+fn a_file_system_without_hard_links_excludes_by_renames() {
+    for errno in [libc::EPERM, libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL] {
+        let (home, folder) = home();
+        faults::refuse(home.path(), "link", errno);
+        let Created::Made(stat) = folder.put_if_absent("a/y", b"mine").expect("made") else { panic!("it is absent") };
+        assert_eq!(folder.get("a/y").expect("readable"), Some((b"mine".to_vec(), stat)));
+        assert_eq!(folder.put_if_absent("a/y", b"other").expect("answered"), Created::Exists);
+        let expected = version(&folder);
+        let Replaced::Made(_) = folder.put_if_version("x", b"mine", &expected).expect("answered") else {
+            panic!("it has this version")
+        };
+        assert_eq!(folder.put_if_version("x", b"other", &expected).expect("answered"), Replaced::Changed);
+        assert_eq!(temporaries(&folder), Vec::<String>::new());
+    }
+}
+
+/// Without a call that excludes, two writers would not notice each other.
+#[test]
+fn a_file_system_without_a_necessary_call_is_one_clear_error() {
+    type Write = fn(&Folder) -> io::Result<()>;
+    let create: Write = |folder| folder.put_if_absent("y", b"mine").map(drop);
+    let replace: Write = |folder| folder.put_if_version("x", b"mine", &version(folder)).map(drop);
+    let put: Write = |folder| folder.begin_upload("x")?.commit().map(drop);
+    for (calls, write, lacks) in [
+        (&[("link", libc::EPERM), ("rename new", libc::EINVAL)][..], create, "neither hard links nor"),
+        (&[("symlink", libc::EPERM)], replace, "no symbolic links"),
+        (&[("rename", libc::EEXIST)], put, "no renames over an existing file"),
+        (&[("rename", libc::ENOSYS)], put, "no renames"),
+    ] {
+        let (home, folder) = home();
+        for (call, errno) in calls {
+            faults::refuse(home.path(), call, *errno);
+        }
+        let error = write(&folder).expect_err(lacks);
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(lacks) && text.contains("choose a folder on a local disk"), "{text}");
+        assert_eq!(folder.get("x").expect("readable").expect("there").0, b"first");
+        assert_eq!(folder.get("y").expect("readable"), None);
+    }
+    let (home, folder) = home();
+    faults::refuse(home.path(), "symlink", libc::EACCES);
+    let error = replace(&folder).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_flushed_is_written() {
+    for errno in [libc::EINVAL, libc::EOPNOTSUPP, libc::EACCES, libc::ENOSYS, libc::EBADF] {
+        let (home, folder) = home();
+        faults::refuse(home.path(), "sync folder", errno);
+        folder.put_if_absent("a/y", b"mine").expect("made");
+        let mut upload = folder.begin_upload("a/y").expect("begun");
+        upload.write_at(0, b"more").expect("written");
+        upload.commit().expect("committed");
+        folder.delete("a/y").expect("removed");
+        folder.put_if_version("x", b"mine", &version(&folder)).expect("answered");
+    }
+    let (home, folder) = home();
+    faults::refuse(home.path(), "sync folder", libc::EIO);
+    folder.put_if_absent("a/y", b"mine").expect_err("a disk that fails is not ignored");
+}

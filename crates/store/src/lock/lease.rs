@@ -177,6 +177,29 @@ impl LeaseClaim {
         self.move_on(&mut self.state(), |content| content.counter += 1)
     }
 
+    /// Checks that the store refuses a second create, and a second replacement of one version.
+    pub(super) fn check_exclusion(&self) -> io::Result<()> {
+        let mut state = self.state();
+        // Never equal to a content that a heartbeat writes.
+        let second = Content { counter: u64::MAX, ..state.content.clone() }.bytes();
+        let replaced = state.version.clone();
+        if let Created::Made(_) = self.store.put_if_absent(&self.name, &second)? {
+            return Err(self.unsafe_store("creates of an object that exists (`If-None-Match`)"));
+        }
+        self.move_on(&mut state, |content| content.counter += 1)?;
+        if let Replaced::Made(_) = self.store.put_if_version(&self.name, &second, &replaced)? {
+            return Err(self.unsafe_store("replacements of a version that has ended (`If-Match`)"));
+        }
+        Ok(())
+    }
+
+    fn unsafe_store(&self, accepts: &str) -> io::Error {
+        let message = format!(
+            "the store accepts {accepts}, so two writers would not notice each other; use a server with conditional writes"
+        );
+        with_place(self.store.place(&self.name), &io::Error::new(ErrorKind::Unsupported, message))
+    }
+
     /// Checks that this process holds the lock and held it less than a third of the takeover delay ago.
     pub(super) fn check(&self) -> io::Result<()> {
         let mut state = self.state();
@@ -273,8 +296,10 @@ fn with_short_retries(store: &Store, name: &str, terms: LeaseConfig) -> io::Resu
         );
         return Err(with_place(store.place(name), &io::Error::new(ErrorKind::InvalidInput, message)));
     }
-    let Retries { pause, pause_max, .. } = store.retries();
-    let retries = Retries { pause, pause_max: pause_max.min(terms.heartbeat_interval / 4), ..store.retries() };
+    let Retries { pause_max, within, .. } = store.retries();
+    let heartbeat = terms.heartbeat_interval;
+    let retries =
+        Retries { pause_max: pause_max.min(heartbeat / 4), within: within.min(heartbeat * 2), ..store.retries() };
     Ok(store.clone().with_retries(retries))
 }
 

@@ -1,7 +1,7 @@
 //! Contender for many locks, which never waits for one of them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Lock;
 use super::holder::Holder;
@@ -15,7 +15,7 @@ use crate::store::Store;
 /// them again, each at most once per heartbeat.
 #[derive(Debug)]
 pub struct LeaseContender {
-    store: Store,
+    pub(super) store: Store,
     terms: LeaseConfig,
     clock: Arc<dyn Clock>,
     observed: Mutex<BTreeMap<String, ObservedLease>>,
@@ -39,13 +39,24 @@ impl LeaseContender {
     /// Takes the lock `name` if it is free now; `None` if another holder has it, as far as is known.
     pub fn try_acquire(&self, name: &str) -> Result<Option<Lock>, LockError> {
         // The store is asked without the mutex: another thread asks for another lock meanwhile.
-        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let mut observed = self.observed().remove(name);
         let holder = Holder::this_process();
         let claim =
-            LeaseClaim::try_acquire(&self.store, name, &holder, self.terms, Arc::clone(&self.clock), &mut observed)?;
-        if let Some(observed) = observed.filter(|_| claim.is_none()) {
-            self.observed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), observed);
+            LeaseClaim::try_acquire(&self.store, name, &holder, self.terms, Arc::clone(&self.clock), &mut observed);
+        // After an error of the store the observation continues.
+        if let Some(observed) = observed.filter(|_| !matches!(claim, Ok(Some(_)))) {
+            self.observed().insert(name.to_owned(), observed);
         }
+        let claim = claim?;
         claim.map(|claim| Lock::keep(claim, self.terms)).transpose()
+    }
+
+    /// Forgets what is known of the lock `name`, which will not be tried again.
+    pub fn forget(&self, name: &str) {
+        self.observed().remove(name);
+    }
+
+    fn observed(&self) -> MutexGuard<'_, BTreeMap<String, ObservedLease>> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

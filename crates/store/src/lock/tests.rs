@@ -419,3 +419,28 @@ fn contender_takes_free_and_expired_locks_without_waiting() {
         assert_eq!(clock.passed(), SECOND * 55, "only the test waited");
     });
 }
+
+#[test]
+fn an_observation_outlasts_an_error_and_ends_when_it_is_forgotten() {
+    let memory = MemoryBackend::new(FaultConfig::none());
+    let store = Store::from_memory(&memory);
+    let clock = Hand::new();
+    let _dead = hold(&store, &clock);
+    let failing = Store::from_memory(&memory.with_faults(FaultConfig { failures: 1.0, ..FaultConfig::none() }));
+    let terms = LeaseConfig::default();
+    let mut contender = LeaseContender::with_clock(&store, terms, Arc::clone(&clock) as Arc<dyn Clock>);
+    assert!(contender.try_acquire("lock").expect("answered").is_none());
+    clock.pause(SECOND * 9);
+    contender.store = failing;
+    contender.try_acquire("lock").expect_err("the store fails");
+    contender.store = store;
+    clock.pause(SECOND);
+    assert!(contender.try_acquire("lock").expect("answered").is_some(), "ten seconds after the first observation");
+
+    let again = hold(&contender.store, &Hand::new());
+    assert!(contender.try_acquire("lock").expect("answered").is_none());
+    contender.forget("lock");
+    clock.pause(SECOND * 10);
+    assert!(contender.try_acquire("lock").expect("answered").is_none(), "it is observed from now on");
+    drop(again);
+}

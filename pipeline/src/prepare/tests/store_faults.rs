@@ -95,7 +95,8 @@ fn lasting_faults_name_an_object_and_lose_no_committed_part() {
             reliable.delete(LOCK).expect("no fault");
             objects(&memory)
         };
-        let impatient = Retries { attempts_max: 3, pause: Duration::ZERO, pause_max: Duration::ZERO };
+        let impatient =
+            Retries { attempts_max: 3, pause: Duration::ZERO, pause_max: Duration::ZERO, ..Retries::default() };
         let faulty = Store::from_memory(&memory).with_retries(impatient);
         if let Err(error) = prepare_in(&home, &faulty) {
             given_up += 1;
