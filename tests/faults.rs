@@ -1,5 +1,4 @@
-//! Hostile inputs, one test per row of the table in `ARCHITECTURE.md`. Each gives one error with its place and a fix,
-//! the documented exit code, and no partial files.
+//! Hostile inputs. Each gives one error with its place and a fix, the documented exit code, and no partial files.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;

@@ -190,7 +190,7 @@ impl fmt::Display for NamedLaw {
         let found = percent(found);
         let expected = percent(expected);
         let error = percent(variance.sqrt());
-        write!(f, "{}: {found:.3} % of {of:.0}, promised {expected:.3} ± {error:.3}", self.what)
+        write!(f, "{}: {found:.3} % of {of:.0}, expected {expected:.3} ± {error:.3}", self.what)
     }
 }
 

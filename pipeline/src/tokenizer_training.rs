@@ -1,7 +1,7 @@
 //! Deterministic training of a tokenizer on the training split of a corpus.
 //!
 //! # How
-//! Workers count raw words (`count`, `tally`). Each distinct raw word is split into words as the crate would (`split`).
+//! Workers count raw words (`count`, `word_counts`). Each distinct raw word is split into words as the crate would (`split`).
 //! The most frequent pairs of the words are merged (`merge`).
 //!
 //! # Why not the crate's trainers as they are

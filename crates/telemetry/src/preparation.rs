@@ -169,7 +169,7 @@ pub struct PrepareEnd {
     /// Bytes of text in these documents.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub contaminated_bytes: u64,
-    /// Documents that share text with each test set.
+    /// Documents that share text with each test set, also if there are none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub contaminated_by: BTreeMap<String, u64>,
     /// Lines or documents rejected or repaired, by reason.

@@ -64,9 +64,12 @@ impl SkippedFiles {
     }
 
     /// Returns how the skipped files can be read.
-    fn hint(&self) -> &'static str {
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
         let has = |extensions: &[&str]| extensions.iter().any(|one| self.0.contains_key(&format!("`*.{one}`")));
-        if has(&["lzma", "br", "lzo", "z", "sz"]) {
+        if ["a pipe", "a socket", "a device"].iter().any(|kind| self.0.contains_key(*kind)) {
+            "a pipe, a socket or a device may never end: copy its content to a file"
+        } else if has(&["lzma", "br", "lzo", "z", "sz"]) {
             "decompress them, or compress them as `.gz` or `.zst`"
         } else if has(&["zip", "tar", "tgz", "7z", "rar"]) {
             "unpack the archives and name the folder"
@@ -388,6 +391,21 @@ mod tests {
         let walked = walk(&inputs, FileFilter::new(&["txt"]))?;
         let below = |path: &PathBuf| path.strip_prefix(home).expect("below").display().to_string();
         Ok((walked.paths.keys().map(below).collect(), walked.passed.description()))
+    }
+
+    #[test]
+    fn a_pipe_in_a_folder_is_skipped_with_a_way_out() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a/x.txt", "1")]);
+        let pipe = home.path().join("a/pipe.txt");
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("started").success());
+        let folder = home.path().join("a").display().to_string();
+        let walked = walk(std::slice::from_ref(&folder), FileFilter::new(&["txt"])).expect("a file");
+        assert_eq!((walked.paths.len(), walked.passed.hint().contains("copy its content to a file")), (1, true));
+        assert!(walked.passed.description().is_some_and(|told| told.contains("1 a pipe (")), "named");
+        fs::remove_file(home.path().join("a/x.txt")).expect("there");
+        let error = walk(&[folder], FileFilter::new(&["txt"])).err().expect("only a pipe").to_string();
+        assert!(error.contains("1 a pipe") && error.contains("copy its content to a file"), "{error}");
     }
 
     #[test]

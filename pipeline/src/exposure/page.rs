@@ -194,14 +194,14 @@ impl ExposurePage {
 
 fn schema() -> SchemaRef {
     let counts = COLUMNS.map(|name| Field::new(name, DataType::UInt64, false));
-    let names = [("of", DataType::Utf8), ("dataset_version", DataType::UInt32), ("document", DataType::UInt64)];
+    let names = [("source", DataType::Utf8), ("dataset_version", DataType::UInt32), ("document", DataType::UInt64)];
     let names = names.map(|(name, kind)| Field::new(name, kind, false));
     Arc::new(Schema::new(names.into_iter().chain(counts).collect::<Vec<_>>()))
 }
 
 fn entries(batch: &RecordBatch) -> Option<Vec<ExposureEntry>> {
     let numbers = |name| Some(batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>()?.values());
-    let sources = batch.column_by_name("of")?.as_string_opt::<i32>()?;
+    let sources = batch.column_by_name("source")?.as_string_opt::<i32>()?;
     let dataset_versions = batch.column_by_name("dataset_version")?.as_primitive_opt::<UInt32Type>()?.values();
     let documents = numbers("document")?;
     let [trained, skipped, bad] = COLUMNS.map(numbers);

@@ -77,8 +77,8 @@ pub fn read_tokenizer(store: &Store, manifest: &Manifest) -> Result<Vec<u8>> {
 }
 
 /// Checks that a file is the one that the manifest names.
-fn verify(bytes: &[u8], promised: Option<&String>, place: &str) -> Result<()> {
-    if promised.is_some_and(|promised| *promised == blake3::hash(bytes).to_hex().as_str()) {
+fn verify(bytes: &[u8], expected: Option<&String>, place: &str) -> Result<()> {
+    if expected.is_some_and(|expected| *expected == blake3::hash(bytes).to_hex().as_str()) {
         return Ok(());
     }
     Err(Error::Manifest { place: place.to_owned(), why: ManifestError::Damaged(SealError::Checksum) })

@@ -171,7 +171,7 @@ impl<'a> Aggregate<'a> {
         report.documents == 0
             && report.rejected.is_empty()
             && report.filters.iter().all(|filter| filter.read.documents == 0)
-            && report.contaminated.is_empty()
+            && report.contaminated.documents == 0
     }
 
     /// Returns the counts over all part lists.

@@ -176,13 +176,13 @@ impl Planned {
         }
     }
 
-    /// Returns warnings for the user before the start: skipped files and the reasons.
+    /// Returns warnings for the user before the start: skipped files and the reasons, test texts that are too short.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         const NAMED: usize = 5;
         let passed = self.corpus.skipped_files().description().map(|told| Warning {
             topic: "skipped_files".into(),
             message: told,
-            hint: Some("to read them, name them in `prepare.inputs`, directly or by a glob".into()),
+            hint: Some(self.corpus.skipped_files().hint().into()),
         });
         let unfit = (!self.unfit.is_empty()).then(|| {
             let named: Vec<String> =
@@ -192,7 +192,9 @@ impl Planned {
                 format!("{} files cannot be used and are skipped: {}{dots}", self.unfit.len(), named.join("; "));
             Warning { topic: "on_invalid_file".into(), message, hint: None }
         });
-        passed.into_iter().chain(unfit).collect()
+        let run_words = self.config.decontamination.as_ref().map_or(0, |config| config.run_words);
+        let short = self.tools.test_sets.as_ref().and_then(|sets| sets.warning(run_words));
+        passed.into_iter().chain(unfit).chain(short).collect()
     }
 
     /// Returns the lists and the new one.

@@ -127,7 +127,7 @@ impl<'a> Segment<'a> {
             from,
             splits: [side("train", first_rows[0]), side("valid", first_rows[1])],
             table: work.store().map(|store| TableWriter::new(store, format!("documents/{stem}.parquet"))),
-            report: CorpusReport::default(),
+            report: CorpusReport { contaminated: work.tools.without_shared_runs(), ..CorpusReport::default() },
             text_bytes: 0,
             lines: 0,
             examples: Vec::new(),

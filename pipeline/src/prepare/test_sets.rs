@@ -2,8 +2,10 @@
 
 use duplicates::{Normalizer, RunIndex, RunIndexBuilder};
 use schemas::PartId;
+use schemas::manifest::{ContaminationCounts, TestSetCounts};
 use tasks::task::SetPurpose;
 use tasks::{AnyTask, ExampleReader};
+use telemetry::training::Warning;
 use tracing::info;
 
 use super::config::PrepareConfig;
@@ -19,6 +21,16 @@ use crate::{Error, Result};
 pub(super) struct TestSets {
     pub(super) index: RunIndex,
     names: Vec<String>,
+    /// Counts of each test set that has texts with fewer words than a run, by its name.
+    short: Vec<(String, TestTextCounts)>,
+}
+
+/// Texts of a test set.
+#[derive(Clone, Copy, Debug, Default)]
+struct TestTextCounts {
+    texts: u64,
+    /// Texts with fewer words than a run.
+    short: u64,
 }
 
 impl TestSets {
@@ -27,18 +39,44 @@ impl TestSets {
         let Some(DecontaminationConfig { run_words, test_sets }) = &config.decontamination else { return Ok(None) };
         let mut builder = RunIndexBuilder::new(*run_words as usize);
         let mut normalizer = Normalizer::default();
+        let mut all_short = Vec::new();
         for (set, test_set) in test_sets.iter().enumerate() {
-            let mut texts = TestTexts { builder: &mut builder, normalizer: &mut normalizer, set, texts: 0, short: 0 };
+            let (builder, normalizer) = (&mut builder, &mut normalizer);
+            let mut texts = TestTexts { builder, normalizer, set, counts: TestTextCounts::default() };
             let read = match &test_set.task {
                 Some(task) => read_task(task, test_set, &mut texts),
                 None => read_files(config, test_set, &mut texts),
             };
             read.map_err(|error| with_keys_of_set(error, set))?;
-            let (name, texts, short) = (test_set.name(), texts.texts, texts.short);
+            let (name, counts) = (test_set.name(), texts.counts);
+            let TestTextCounts { texts, short } = counts;
             info!(test_set = name, texts, short, "prepare: test set read; texts below `run_words` have no run");
+            if short > 0 {
+                all_short.push((name.to_owned(), counts));
+            }
         }
         let names = test_sets.iter().map(|set| set.name().to_owned()).collect();
-        Ok(Some(Self { index: builder.build(), names }))
+        Ok(Some(Self { index: builder.build(), names, short: all_short }))
+    }
+
+    /// Returns the counts of documents that share no run.
+    pub(super) fn counts(&self) -> ContaminationCounts {
+        let test_sets = self.names.iter().map(|name| (name.clone(), TestSetCounts::default()));
+        ContaminationCounts { test_sets: test_sets.collect(), ..ContaminationCounts::default() }
+    }
+
+    /// Returns a warning if texts of a test set are too short to be found.
+    pub(super) fn warning(&self, run_words: u32) -> Option<Warning> {
+        if self.short.is_empty() {
+            return None;
+        }
+        let sets = self.short.iter().map(|(name, count)| format!("{} of {} of `{name}`", count.short, count.texts));
+        let sets = sets.collect::<Vec<_>>().join(", ");
+        Some(Warning {
+            topic: "short_test_texts".into(),
+            message: format!("texts of test sets with fewer than {run_words} words are not found in documents: {sets}"),
+            hint: Some("lower `prepare.decontamination.run_words` to find them".into()),
+        })
     }
 
     /// Returns the names of the test sets in a set of bits.
@@ -52,15 +90,13 @@ struct TestTexts<'a> {
     builder: &'a mut RunIndexBuilder,
     normalizer: &'a mut Normalizer,
     set: usize,
-    texts: u64,
-    /// Texts with fewer words than a run.
-    short: u64,
+    counts: TestTextCounts,
 }
 
 impl TestTexts<'_> {
     fn add(&mut self, text: &str) {
-        self.texts += 1;
-        self.short += u64::from(self.builder.add(self.set, self.normalizer.normalize(text)) == 0);
+        self.counts.texts += 1;
+        self.counts.short += u64::from(self.builder.add(self.set, self.normalizer.normalize(text)) == 0);
     }
 }
 

@@ -211,7 +211,7 @@ pub(super) fn all_removed(report: &CorpusReport, inputs: &[String]) -> Option<Er
         parts.push(format!("`{}` removed {} ({rules})", filter.name, filter.removed_in_all().documents));
     }
     let mut hint = "change the filter in `[[prepare.filters]]`, or try its settings with `cloze prepare --dry-run`";
-    if !report.contaminated.is_empty() {
+    if report.contaminated.documents > 0 {
         if parts.is_empty() {
             hint = "change the test sets of `[prepare.decontamination]`, or prepare another corpus";
         }

@@ -1,5 +1,7 @@
 //! Loaded tools that turn text into tokens: tokenizer, normalization and filters, test sets.
 
+use schemas::manifest::ContaminationCounts;
+
 use super::config::{PrepareConfig, Settings};
 use super::test_sets::TestSets;
 use super::text_rules::TextRules;
@@ -21,6 +23,11 @@ impl TextTools {
         let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?.with_backend(config.tokenizer_backend);
         let rules = TextRules::load(&config.normalization, &config.filters)?;
         Ok(Self { tokenizer: Box::new(tokenizer), rules, test_sets: TestSets::read(config)? })
+    }
+
+    /// Returns the counts of a text that shares no run with a test set.
+    pub(super) fn without_shared_runs(&self) -> ContaminationCounts {
+        self.test_sets.as_ref().map(TestSets::counts).unwrap_or_default()
     }
 
     /// Returns the settings of parts of that size, with the digests of the files.

@@ -26,7 +26,7 @@ pub struct ContaminationCounts {
     pub documents: u64,
     /// Bytes of text in these documents.
     pub text_bytes: u64,
-    /// Counts by test set. A document can share runs with several test sets.
+    /// Counts of each test set, also without a document. A document can share runs with several test sets.
     pub test_sets: BTreeMap<String, TestSetCounts>,
 }
 
@@ -71,9 +71,9 @@ impl ContaminationCounts {
         }
     }
 
-    /// Whether nothing was removed.
+    /// Whether no test set was looked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.documents == 0
+        self.documents == 0 && self.test_sets.is_empty()
     }
 }

@@ -91,7 +91,7 @@ impl DryRun<'_> {
         }
         let rejected = corpus.rejected.iter();
         lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
-        if !corpus.contaminated.is_empty() {
+        if config.decontamination.is_some() {
             let documents = count(corpus.contaminated.documents);
             lines.push(format!("  {documents} documents share a run of words with a test set"));
         }

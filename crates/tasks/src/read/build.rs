@@ -145,6 +145,13 @@ fn class(output: &TaskOutput, label: &str, cell: &Cell) -> Result<u32, RowError>
     label_index(output, label).map_err(|[message, hint]| cell.error(message, hint))
 }
 
+/// Splits a text at white space, but not at a no-break space: it is part of a word, as in `10 000`.
+pub(super) fn split_at_blanks(text: &str) -> impl Iterator<Item = &str> {
+    let is_blank =
+        |character: char| character.is_whitespace() && !matches!(character, '\u{a0}' | '\u{2007}' | '\u{202f}');
+    text.split(is_blank).filter(|word| !word.is_empty())
+}
+
 /// Words of a text.
 pub(super) struct WordText {
     pub(super) text: String,
@@ -168,7 +175,7 @@ impl WordText {
 
     /// Splits a text at blanks. The text stays as it is.
     fn split(text: &str) -> Self {
-        let ranges = text.split_whitespace().map(|word| {
+        let ranges = split_at_blanks(text).map(|word| {
             let start = word.as_ptr().addr() - text.as_ptr().addr();
             start..start + word.len()
         });
@@ -209,7 +216,7 @@ impl Cell {
     /// Returns a list of texts, or the words of a text.
     fn list(&self, what: &str) -> Result<Vec<String>, RowError> {
         match &self.value {
-            Value::String(text) => Ok(self.checked(text)?.split_whitespace().map(str::to_owned).collect()),
+            Value::String(text) => Ok(split_at_blanks(&self.checked(text)?).map(str::to_owned).collect()),
             Value::Array(items) => {
                 let cell = |item: &Value| Self { line: self.line, column: self.column.clone(), value: item.clone() };
                 items.iter().map(|item| cell(item).plain(what)).collect()

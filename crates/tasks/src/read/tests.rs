@@ -296,6 +296,25 @@ fn word_files_have_a_sentence_between_blank_lines() {
     assert_eq!(read.len(), 2);
 }
 
+/// French and Swedish numbers have one.
+#[test]
+fn a_no_break_space_is_part_of_its_word() {
+    let number = "10\u{202f}000\u{a0}km";
+    let read = words(&format!("{number} O\nweit O\n"));
+    let first = read[0].as_ref().expect("valid");
+    assert_eq!(first.first, format!("{number} weit"));
+    let columns = ExampleColumns {
+        id: None,
+        first: "words".into(),
+        second: None,
+        gold: GoldColumns::Label(ColumnRef::from("tags")),
+    };
+    let layout = FileLayout::Table(TableLayout { columns, ..table(TableFormat::Jsonl) });
+    let read = all(&layout, &tags(), &format!("{{\"words\":\"{number} weit\",\"tags\":\"O O\"}}\n"));
+    let words = &read[0].as_ref().expect("two words and two labels").words;
+    assert_eq!(*words, [0..number.len(), number.len() + 1..number.len() + 5]);
+}
+
 #[test]
 fn a_sentence_with_a_bad_line_is_one_error() {
     let read = words("a O\nb B-Y\nc\n\nd O\n\ne\n");

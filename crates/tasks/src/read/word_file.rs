@@ -1,6 +1,6 @@
 //! Files with one word per line and a blank line after each sentence.
 
-use super::build::{WordText, label_index};
+use super::build::{WordText, label_index, split_at_blanks};
 use super::lines::{LineReader, too_long};
 use super::step::{ExampleSource, ExampleStep};
 use crate::RowError;
@@ -63,9 +63,9 @@ impl WordFileReader {
             return Err(too_long(number, self.max_bytes));
         }
         let fields: Vec<&str> =
-            if line.contains('\t') { line.split('\t').collect() } else { line.split_whitespace().collect() };
+            if line.contains('\t') { line.split('\t').collect() } else { split_at_blanks(line).collect() };
         let field = |column: usize, what: &str| {
-            let found = fields.get(column).map(|field| field.trim()).filter(|field| !field.is_empty());
+            let found = fields.get(column).map(|field| field.trim_ascii()).filter(|field| !field.trim().is_empty());
             found.ok_or_else(|| {
                 let message = format!("no {what}: the line has {} fields", fields.len());
                 let hint = "separate fields with a tab or a blank, and sentences with a blank line";

@@ -75,7 +75,7 @@ pub(super) fn end(end: &PrepareEnd) -> String {
             bytes(end.duplicate_bytes),
         ));
     }
-    if end.contaminated > 0 {
+    if end.contaminated > 0 || !end.contaminated_by.is_empty() {
         let sets = end.contaminated_by.iter().map(|(name, documents)| format!("{name} {}", count(*documents)));
         lines.push(format!(
             "  removed documents that share text with test sets: {} ({} of text): {}",

@@ -8,7 +8,7 @@ use ::parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use ::parquet::file::properties::WriterProperties;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BinaryArray, BinaryViewArray, DictionaryArray, Int64Array, LargeBinaryArray, LargeStringArray,
+    ArrayRef, BinaryArray, BinaryViewArray, DictionaryArray, Int64Array, LargeBinaryArray, LargeStringArray, NullArray,
     RecordBatch, StringArray, StringViewArray, StructArray,
 };
 
@@ -81,6 +81,18 @@ fn bytes_that_are_no_text_are_counted_and_nulls_in_a_dictionary_too() {
     let texts: DictionaryArray<Int32Type> = [Some("a"), None, Some("a")].into_iter().collect();
     let cut = write(home.path(), vec![("text", Arc::new(texts))], Compression::SNAPPY);
     assert_eq!(read(&cut).expect("readable").1, ["missing_field@a.parquet:2"]);
+}
+
+/// Some writers declare a column without a value as of type null.
+#[test]
+fn rows_of_a_column_of_type_null_lack_their_text() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    write(home.path(), vec![("text", Arc::new(NullArray::new(2)))], Compression::SNAPPY);
+    let nothing = std::fs::read(home.path().join("a.parquet")).expect("there");
+    let cut = write(home.path(), vec![("text", strings(&["one", "two"]))], Compression::SNAPPY);
+    write_all(home.path(), &[("b.parquet", nothing)]);
+    let expected = ["missing_field@b.parquet:1", "missing_field@b.parquet:2"].map(String::from);
+    assert_eq!(read(&cut).expect("readable"), (vec!["one".into(), "two".into()], expected.to_vec()));
 }
 
 /// A dot in a name is not a path, and a column with the same suffix is another column.

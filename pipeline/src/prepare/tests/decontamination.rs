@@ -61,6 +61,29 @@ fn documents_with_a_run_of_a_test_set_are_removed_and_counted() {
 }
 
 #[test]
+fn test_sets_without_a_shared_run_are_counted_and_short_texts_are_named() {
+    let home = home(BOTH);
+    write_all(home.folder.path(), &[("in/0.txt", "the cat sat on the mat")]);
+    let mut log = super::events::Log::default();
+    let corpus = run(&home.config, PrepareOptions::default(), &Clock::still(), &mut log).expect("prepared").corpus;
+    assert_eq!(corpus.contaminated.documents, 0);
+    assert_eq!(corpus.contaminated.test_sets.keys().collect::<Vec<_>>(), ["own", "sst2"]);
+    let manifest = String::from_utf8(home.data()["manifest.json"].clone()).expect("JSON");
+    assert!(manifest.contains("\"sst2\""), "{manifest}");
+    let said = log.said();
+    let end = said.iter().find(|what| matches!(what, EventKind::PrepareEnd(_))).expect("it ended");
+    let end = Clock::still().event(telemetry::Position::default(), end.clone());
+    let end = telemetry::event_text::summary(&end).expect("a summary");
+    assert!(end.contains("share text with test sets: 0") && end.contains("own 0, sst2 0"), "{end}");
+    let warning = said.into_iter().find_map(|what| match what {
+        EventKind::Warning(warning) if warning.topic == "short_test_texts" => Some(warning.message),
+        _ => None,
+    });
+    let warning = warning.expect("a text of three words");
+    assert!(warning.contains("fewer than 13 words") && warning.contains("1 of 2 of `sst2`"), "{warning}");
+}
+
+#[test]
 fn the_runs_are_a_setting_of_the_folder() {
     let mut home = home(BOTH);
     home.run().expect("prepared");
