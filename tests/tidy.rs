@@ -39,11 +39,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-remote-store",
-        "cloze-store async-trait blake3 bytes futures-util object_store percent-encoding reqwest rustls serde serde_json tokio tracing url",
+        "cloze-store async-trait blake3 bytes chrono futures-util object_store percent-encoding reqwest rustls serde serde_json tokio tracing url",
     ),
     ("cloze-report", "cloze-schemas maud"),
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
-    ("cloze-store", "blake3 libc serde serde_json tracing"),
+    ("cloze-store", "blake3 libc rustix serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
     ("cloze-tasks", "cloze-schemas flate2 parquet schemars serde serde_json unicode-normalization"),
     (

@@ -95,7 +95,7 @@ mod tests {
 
     /// Takes ten seconds.
     #[test]
-    fn a_long_wait_is_told_once() {
+    fn a_long_wait_is_reported_once() {
         let records = Records::default();
         let writer = records.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();

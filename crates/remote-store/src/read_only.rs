@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use store::{Created, Entry, Replaced, Stat, StoreBackend, Upload, Version};
 
-/// What is known of an object from its metadata.
+/// Facts of an object from its metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownObject {
     pub(crate) bytes: u64,

@@ -3,7 +3,7 @@
 //! # Definition
 //! A redirect leads to an address of the web, and not from an encrypted connection to an unencrypted one. A server at a
 //! public address must not lead to addresses that only this machine or its network reaches: such a redirect would read
-//! services in the name of whoever named the public server. An address is that of the connection if it is known, so names
+//! services in the name of a user who has named a public server. An address is that of the connection if it is known, so names
 //! count too.
 
 use std::io::{self, ErrorKind};

@@ -254,12 +254,12 @@ fn tag_of(first: &HeaderMap, last: &HeaderMap) -> Option<String> {
 
 /// Returns the metadata of a file.
 fn stat_of(first: &HeaderMap, last: &HeaderMap, bytes: u64) -> Stat {
-    static TOLD: Once = Once::new();
+    static WARNED: Once = Once::new();
     let time = || last.get(LAST_MODIFIED)?.to_str().ok().map(|time| format!("{time}, {bytes} bytes"));
     let version = tag_of(first, last).or_else(time).unwrap_or_else(|| {
         let message = "store: a web server sends neither `ETag` nor `Last-Modified`; a file that another one of the same \
                        length replaces is not noticed";
-        TOLD.call_once(|| warn!("{message}"));
+        WARNED.call_once(|| warn!("{message}"));
         format!("{bytes} bytes")
     });
     Stat { bytes, version: Version::new(version), modified: UNIX_EPOCH }

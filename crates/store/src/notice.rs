@@ -1,9 +1,9 @@
-//! Warnings of long waits: many threads may wait for the same store, and one line tells it.
+//! Warnings of long waits: many threads may wait for the same store, and one line reports it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wait after which the user is told.
+/// Wait after which a warning is logged.
 pub const AFTER: Duration = Duration::from_secs(10);
 
 /// Shortest time between two warnings of a process.

@@ -123,7 +123,7 @@ impl Retries {
                 return Err(io::Error::new(error.kind(), format!("{error}{times}")));
             }
             debug!(attempt, %error, "the store did not answer, asking again");
-            failing.tell(own.max(asked), &error);
+            failing.warn_once(own.max(asked), &error);
             failing.asked += asked;
             thread::sleep(own.max(asked));
             pause = (pause * 2).min(self.pause_max);
@@ -148,12 +148,12 @@ struct FailingSince {
     first: Instant,
     /// Pauses that the server asked for.
     asked: Duration,
-    is_told: bool,
+    has_warned: bool,
 }
 
 impl FailingSince {
     fn now() -> Self {
-        Self { first: Instant::now(), asked: Duration::ZERO, is_told: false }
+        Self { first: Instant::now(), asked: Duration::ZERO, has_warned: false }
     }
 
     fn without_asked(&self) -> Duration {
@@ -161,9 +161,9 @@ impl FailingSince {
     }
 
     /// Warns before a pause if the user waits for long, once.
-    fn tell(&mut self, pause: Duration, error: &io::Error) {
-        if !self.is_told && self.first.elapsed() + pause >= notice::AFTER && notice::is_due() {
-            self.is_told = true;
+    fn warn_once(&mut self, pause: Duration, error: &io::Error) {
+        if !self.has_warned && self.first.elapsed() + pause >= notice::AFTER && notice::is_due() {
+            self.has_warned = true;
             let seconds = pause.as_secs_f32().ceil();
             warn!(%error, "store: no usable answer yet, asking again in {seconds} s");
         }

@@ -111,13 +111,13 @@ fn make_one(path: &Path) -> io::Result<()> {
 /// Flushes the parent folder of `path`, so that changes of its entries survive a power cut. Where that is impossible,
 /// such as over FUSE or in a folder that this user may not read, a warning says it once.
 pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
-    static TOLD: Once = Once::new();
+    static WARNED: Once = Once::new();
     let parent = path.parent().expect("what was written lies in a folder");
     let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let outcome = faults::check("sync folder", folder).and_then(|()| File::open(folder)?.sync_all());
     match outcome {
         Err(error) if is_refused(&error) || error.raw_os_error() == Some(libc::EBADF) => {
-            TOLD.call_once(|| {
+            WARNED.call_once(|| {
                 let folder = folder.display();
                 warn!(%folder, %error, "store: this file system cannot flush folders; a power cut may lose new files");
             });
