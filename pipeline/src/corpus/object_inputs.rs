@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use store::{Entry, Store};
 
+use super::hidden_names::{is_hidden, names_underscores};
 use crate::{Error, Result};
 
 /// Objects of an input, with names relative to its prefix.
@@ -76,7 +77,10 @@ fn list(input: &str) -> Result<ObjectListing> {
         };
         let store = open(base)?;
         let entries = store.list("").map_err(failed)?;
-        let entries = entries.into_iter().filter(|entry| pattern.matches_with(&entry.name, options)).collect();
+        // As in a folder, names that begin with `_` are read only if the glob has one.
+        let is_hidden = |name: &str| !names_underscores(input) && name.split('/').any(is_hidden);
+        let is_found = |entry: &Entry| pattern.matches_with(&entry.name, options) && !is_hidden(&entry.name);
+        let entries = entries.into_iter().filter(is_found).collect();
         return Ok(ObjectListing { store, entries, is_exact: true });
     }
     if let Some((parent, name)) = split_name(input) {
