@@ -10,7 +10,9 @@
 //! # Definition
 //! `prepare.text_field` names the column of the text, `prepare.id_field` that of the id. A row with another number of
 //! fields than the first, or with a quote that is still open at the end of the file, is skipped and counted. Rows end
-//! with a line feed, CRLF or CR; blank rows are skipped. A quote within a field without quotes is a character. A line
+//! with a line feed, CRLF or CR; blank rows are skipped. A quote within a field without quotes is a character; a row with
+//! text after the quote that ends a field is skipped and counted. If the first row has the column of the text only between
+//! semicolons, tabs or vertical bars, these are the delimiters, as those of a line `sep=;` before it. A line
 //! feed may be within a field, which only a reader from the beginning of the file knows: a plain file of more than one
 //! part is read once for its cut points when it is planned.
 //!
@@ -43,7 +45,7 @@ impl Format for CommaSeparated {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        check(CSV, file, reading)
+        check(self, CSV, file, reading)
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {
@@ -55,7 +57,7 @@ impl Format for CommaSeparated {
             } else {
                 let rows = opened.insert(RowScanner::open(CSV, file, &(0..file.bytes), &reading.uncounted())?);
                 // As the reader of the first piece does.
-                rows.header()?;
+                rows.header(&reading.text_field)?;
                 rows
             };
             end_of_row(rows, from)

@@ -5,12 +5,14 @@ use std::ops::Range;
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
 
+use super::Format;
 use super::bytes::reserve;
+use super::delimiter::{self, QuoteCheck};
 use super::input_split::{PieceEnd, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::record::{RawDocument, Record, RecordBuffers, RejectReason};
 use super::scanner::ByteScanner;
-use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_text};
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_records, of_text};
 use crate::Result;
 
 /// Maximum bytes of the names of the columns.
@@ -22,18 +24,28 @@ const OUTPUT_BYTES: usize = 4096;
 /// Rules of a table as text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
+    /// Delimiter of the format. The first row of a table with quotes may tell another one.
     pub(super) delimiter: u8,
     pub(super) has_quotes: bool,
 }
 
-/// Checks the first row of a file.
-pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
+/// Checks the first row of a file, and that not all rows after it are rejected.
+pub(super) fn check(
+    format: &dyn Format,
+    dialect: Dialect,
+    file: &InputFile,
+    reading: &ReadOptions,
+) -> Result<FileCheck> {
     let head = head(file, reading)?;
     let check = of_text(&head);
     if check.unfit.is_some() || head.is_empty() {
         return Ok(check);
     }
-    let names = RowScanner::open(dialect, file, &(0..file.bytes), &reading.uncounted())?.header()?;
+    let mut rows = RowScanner::open(dialect, file, &(0..file.bytes), &reading.uncounted())?;
+    let names = rows.header(&reading.text_field)?;
+    if let Some(other) = delimiter::problem(dialect, &head, &reading.text_field) {
+        return Ok(FileCheck::unfit(other));
+    }
     let wanted = [
         Some(("prepare.text_field", &reading.text_field)),
         reading.id_field.as_ref().map(|id| ("prepare.id_field", id)),
@@ -48,14 +60,29 @@ pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -
         )
     });
     let with_fields = if unfit.is_none() { records } else { 0 };
+    let escaped =
+        || rows.dialect.has_quotes.then(|| delimiter::escaped_quotes(&head, rows.dialect.delimiter)).flatten();
+    let unfit = match unfit.or_else(escaped) {
+        None => of_records(format, file, reading)?,
+        unfit => unfit,
+    };
     let is_cut = head.len() as u64 >= HEAD_BYTES;
     let fields = names.into_iter().collect();
     Ok(FileCheck { unfit, head: Head { records, with_fields, fields, is_cut, ..Head::default() } })
 }
 
+impl Dialect {
+    fn parser(self) -> Reader {
+        let mut builder = ReaderBuilder::new();
+        builder.delimiter(self.delimiter).quoting(self.has_quotes).terminator(Terminator::CRLF);
+        builder.build()
+    }
+}
+
 /// Scanner of the rows of a range of a file.
 pub(super) struct RowScanner {
     bytes: ByteScanner,
+    dialect: Dialect,
     parser: Reader,
     /// Bytes of a field that the parser has written.
     output: Vec<u8>,
@@ -66,19 +93,23 @@ pub(super) struct Row {
     fields: usize,
     /// False if the file ends within a quoted field.
     is_closed: bool,
+    /// Whether text follows the quote that ends a field.
+    has_stray_quote: bool,
 }
 
 impl RowScanner {
     pub(super) fn open(dialect: Dialect, file: &InputFile, range: &Range<u64>, reading: &ReadOptions) -> Result<Self> {
-        let mut builder = ReaderBuilder::new();
-        builder.delimiter(dialect.delimiter).quoting(dialect.has_quotes).terminator(Terminator::CRLF);
         let bytes = ByteScanner::open(file, range, reading)?;
-        Ok(Self { bytes, parser: builder.build(), output: vec![0; OUTPUT_BYTES] })
+        Ok(Self { bytes, dialect, parser: dialect.parser(), output: vec![0; OUTPUT_BYTES] })
     }
 
-    /// Reads the names of the columns. A longer first row than any header is one without names.
-    pub(super) fn header(&mut self) -> Result<Vec<String>> {
+    /// Reads the names of the columns; those of a table with quotes may be between other delimiters, with which one of
+    /// them is `wanted`. A longer first row than any header is one without names.
+    pub(super) fn header(&mut self, wanted: &str) -> Result<Vec<String>> {
         self.bytes.take_byte_order_mark()?;
+        if self.dialect.has_quotes {
+            self.find_delimiter(wanted)?;
+        }
         let mut names: Vec<Vec<u8>> = vec![Vec::new()];
         let mut length = 0;
         self.read(|field, bytes| {
@@ -90,6 +121,39 @@ impl RowScanner {
             names[field].extend_from_slice(bytes);
         })?;
         Ok(names.into_iter().map(|name| String::from_utf8_lossy(&name).trim().to_owned()).collect())
+    }
+
+    /// Finds the delimiter in the first line, and takes a line that only tells it.
+    fn find_delimiter(&mut self, wanted: &str) -> Result<()> {
+        self.pass_row_end()?;
+        let line = self.first_line()?;
+        let told = delimiter::told(&line);
+        if told.is_some() {
+            self.bytes.take(line.len());
+        }
+        self.follow(Dialect {
+            delimiter: told.unwrap_or_else(|| delimiter::find(&line, self.dialect.delimiter, wanted)),
+            ..self.dialect
+        });
+        Ok(())
+    }
+
+    /// Reads rows of that dialect from here on.
+    fn follow(&mut self, dialect: Dialect) {
+        (self.dialect, self.parser) = (dialect, dialect.parser());
+    }
+
+    /// Returns the rest of the current line, at most about [`MAX_HEADER_BYTES`], and takes none of it.
+    fn first_line(&mut self) -> Result<Vec<u8>> {
+        loop {
+            let ahead = self.bytes.ahead();
+            if let Some(end) = memchr::memchr2(b'\n', b'\r', ahead) {
+                return Ok(ahead[..end].to_vec());
+            }
+            if ahead.len() > MAX_HEADER_BYTES || !self.bytes.more()? {
+                return Ok(self.bytes.ahead().to_vec());
+            }
+        }
     }
 
     /// Position of the next byte to be taken.
@@ -111,16 +175,20 @@ impl RowScanner {
         // The parser removes a byte-order mark if it is in one part: so it depends on the buffer, and is prevented.
         let mut most = 1;
         let mut field = 0;
+        let mut quotes = QuoteCheck::new(self.dialect.delimiter);
         loop {
             if self.bytes.ahead().is_empty() && !self.bytes.more()? {
                 // The end of the file ends the row as a line feed does, unless it is within quotes.
                 let (result, ..) = self.parser.read_field(b"\n", &mut self.output);
                 let is_closed = matches!(result, ReadFieldResult::Field { .. });
-                return Ok(Some(Row { fields: field + 1, is_closed }));
+                return Ok(Some(Row { fields: field + 1, is_closed, has_stray_quote: quotes.has_stray() }));
             }
             let ahead = self.bytes.ahead();
             let input = &ahead[..ahead.len().min(most)];
             let (result, taken, written) = self.parser.read_field(input, &mut self.output);
+            if self.dialect.has_quotes {
+                quotes.push(&input[..taken]);
+            }
             self.bytes.take(taken);
             part(field, &self.output[..written]);
             most = usize::MAX;
@@ -129,7 +197,7 @@ impl RowScanner {
                 ReadFieldResult::Field { record_end } => {
                     field += 1;
                     if record_end {
-                        return Ok(Some(Row { fields: field, is_closed: true }));
+                        return Ok(Some(Row { fields: field, is_closed: true, has_stray_quote: quotes.has_stray() }));
                     }
                 }
                 ReadFieldResult::End => return Ok(None),
@@ -152,13 +220,14 @@ impl Rows {
         let mut rows = RowScanner::open(dialect, file, range, reading)?;
         // Blank lines before the first row may be pieces, which have no rows and need no names.
         let names = if range.start == 0 {
-            rows.header()?
+            rows.header(&reading.text_field)?
         } else {
             let mut beginning = RowScanner::open(dialect, file, &(0..file.bytes), &reading.uncounted())?;
-            let names = beginning.header()?;
+            let names = beginning.header(&reading.text_field)?;
             if range.start < beginning.offset() {
-                rows.header()?;
+                rows.header(&reading.text_field)?;
             }
+            rows.follow(beginning.dialect);
             names
         };
         // A column that is missing is no field of any row: all rows are rejected.
@@ -215,7 +284,7 @@ impl PieceReader for Rows {
             let lines = line..self.scanner.bytes.line() + 1;
             return Ok(Some(Record::rejected_lines(RejectReason::BrokenRecord, range, lines)));
         }
-        if row.fields != self.columns {
+        if row.fields != self.columns || row.has_stray_quote {
             return Ok(Some(Record::rejected(RejectReason::BrokenRecord, range, line)));
         }
         if !has_text || !has_id {

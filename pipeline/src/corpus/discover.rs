@@ -13,9 +13,12 @@ use std::path::{Path, PathBuf};
 use store::Stat;
 
 use super::compression::without_compression;
+use super::hidden_names::{
+    ICEBERG, UNDERSCORE, has_underscore, iceberg_folders, is_hidden, is_iceberg_metadata, names_underscores,
+};
 use super::object::StoredObject;
 use super::object_inputs::{self, ObjectListing, Purpose};
-use super::own_folders::is_own;
+use super::own_folders::{is_below, is_own};
 use crate::{Error, Result};
 
 /// Discovered files.
@@ -35,7 +38,7 @@ pub(super) struct DiscoveredFile {
     pub(super) object: Option<(StoredObject, Stat)>,
 }
 
-/// Skipped paths: a count and one example per kind. Hidden files are not counted.
+/// Skipped paths: a count and one example per kind. Names that begin with `.` are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkippedFiles(BTreeMap<String, (u64, PathBuf)>);
 
@@ -77,6 +80,8 @@ impl SkippedFiles {
             "set `prepare.format` to the format of these files, or leave it out"
         } else if has(&["orc", "avro", "xlsx"]) {
             "convert the tables to Parquet or JSONL"
+        } else if self.0.contains_key(UNDERSCORE) {
+            "to read a name that begins with `_`, name it"
         } else {
             "to read files of another extension, name them or use a glob"
         }
@@ -191,16 +196,20 @@ impl FolderWalk<'_> {
         for folder in own {
             self.passed.note(OWN, Path::new(&store.place(folder)));
         }
+        let metadata =
+            if *is_exact { BTreeSet::new() } else { iceberg_folders(entries.iter().map(|entry| &*entry.name)) };
+        for folder in &metadata {
+            self.passed.note(ICEBERG, Path::new(&store.place(folder)));
+        }
         for entry in entries {
             let name = &entry.name;
-            let is_hidden = name.split('/').any(|part| part.starts_with('.'));
-            if !is_exact && is_hidden {
+            let path = PathBuf::from(store.place(name));
+            if !is_exact && (is_below(name, &metadata) || name.split('/').any(|part| self.hides(part, &path))) {
                 continue;
             }
             if self.found.len() >= self.filter.most {
                 break;
             }
-            let path = PathBuf::from(store.place(name));
             if *is_exact || self.is_wanted(name, &path) {
                 let object = StoredObject::new(store.clone(), name.clone());
                 let components = name.split('/').count();
@@ -208,6 +217,15 @@ impl FolderWalk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a file or a folder with this name is hidden. Records one that begins with `_`.
+    fn hides(&mut self, name: &str, path: &Path) -> bool {
+        let is_hidden = is_hidden(name);
+        if is_hidden && name.starts_with('_') {
+            self.passed.note(UNDERSCORE, path);
+        }
+        is_hidden
     }
 
     fn add(&mut self, path: PathBuf) {
@@ -268,13 +286,16 @@ impl FolderWalk<'_> {
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let matches = glob::glob_with(input, options)
             .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
-        let is_plain = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
-        let base: PathBuf = absolute.components().take_while(is_plain).collect();
+        let base = literal_base(absolute);
         let mut own = BTreeMap::new();
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
             if self.found.len() >= self.filter.most {
                 break;
+            }
+            if !names_underscores(input) && has_underscore(&std::path::absolute(&path)?, &base) {
+                self.passed.note(UNDERSCORE, &path);
+                continue;
             }
             match metadata_of(&path)? {
                 Some(metadata) if metadata.is_file() => {
@@ -319,10 +340,15 @@ impl FolderWalk<'_> {
         // Links last: a file in the folder itself gets its own name, not that of a link to it.
         let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_symlink());
         entries.sort_by_cached_key(|entry| (is_link(entry), entry.file_name()));
+        let is_metadata = folder.file_name().is_some_and(|name| name == "metadata");
+        if is_metadata && entries.iter().any(|entry| is_iceberg_metadata(&entry.file_name().to_string_lossy())) {
+            self.passed.note(ICEBERG, folder);
+            return Ok(());
+        }
         for path in entries.into_iter().map(|entry| entry.path()) {
             // A name that is not UTF-8 is found too, and refused with its path.
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with('.') {
+            if self.hides(&name, &path) {
                 continue;
             }
             if self.found.len() >= self.filter.most {
@@ -345,6 +371,12 @@ impl FolderWalk<'_> {
         self.passed
             .note(found.map_or("broken symbolic links".to_owned(), |found| kind(found.file_type()).to_owned()), path);
     }
+}
+
+/// Returns the folder before the first part of a glob with a wildcard.
+fn literal_base(glob: &Path) -> PathBuf {
+    let is_plain = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    glob.components().take_while(is_plain).collect()
 }
 
 /// Returns the metadata at the path, following links; `None` if it is absent.

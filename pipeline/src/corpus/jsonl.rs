@@ -28,7 +28,7 @@ use super::json_array::ArrayRecords;
 use super::json_object::{Fields, parse};
 use super::lines::{BYTE_ORDER_MARK, Border, LineRecords, cut};
 use super::piece_ranges::whole;
-use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_lines, of_text};
+use super::sniff::{FileCheck, HEAD_BYTES, Head, head, of_lines, of_records, of_text};
 use crate::Result;
 
 /// JSONL: each line is a JSON object with a text field.
@@ -49,10 +49,15 @@ impl Format for JsonLines {
         let fields = Fields::new(reading);
         if may_be_array(file) && begins_array(&head) {
             let FileCheck { unfit, .. } = of_text(&head);
-            return Ok(FileCheck { unfit, head: check_elements(file, &fields, reading)? });
+            let head = check_elements(file, &fields, reading)?;
+            // An array without a whole element is damaged, and of this format.
+            let is_doubted = unfit.is_none() && head.records > 0 && head.with_fields == 0;
+            let unfit = if is_doubted { of_records(self, file, reading)? } else { unfit };
+            return Ok(FileCheck { unfit, head });
         }
         let FileCheck { unfit, .. } = of_lines(file, &head, reading)?;
         let unfit = unfit.or_else(|| not_lines(&head).map(str::to_owned));
+        let unfit = if unfit.is_none() { of_records(self, file, reading)? } else { unfit };
         Ok(FileCheck { unfit, head: parse_head(&head, &fields) })
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use store::{Entry, Store};
 
+use super::hidden_names::{is_hidden, names_underscores};
 use super::own_folders::{is_below, own_folders};
 use crate::{Error, Result};
 
@@ -103,7 +104,9 @@ fn list(input: &str) -> Result<ObjectListing> {
         };
         let store = open(base)?;
         let (mut entries, own) = without_own(store.list("").map_err(failed)?);
-        entries.retain(|entry| pattern.matches_with(&entry.name, options));
+        // As in a folder, names that begin with `_` are read only if the glob has one.
+        let is_hidden = |name: &str| !names_underscores(input) && name.split('/').any(is_hidden);
+        entries.retain(|entry| pattern.matches_with(&entry.name, options) && !is_hidden(&entry.name));
         return Ok(ObjectListing { store, entries, own, is_exact: true });
     }
     if let Some((parent, name)) = split_name(input) {

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
+use super::Format;
 use super::bytes::open;
 use super::input_split::ReadOptions;
 use super::inputs::InputFile;
+use super::record::{RecordBuffers, RejectReason};
 use crate::Result;
 
 /// Bytes of a text file that are checked.
@@ -13,6 +15,9 @@ pub(super) const HEAD_BYTES: u64 = 8 << 10;
 
 /// Bytes that are read in search of a line feed.
 const LINE_BYTES: u64 = 1 << 20;
+
+/// Bytes without a document after which a file counts as one of another format.
+const RECORD_BYTES: u64 = 1 << 20;
 
 /// Result of the check of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +120,56 @@ pub(super) fn of_lines(file: &InputFile, head: &[u8], reading: &ReadOptions) -> 
         check.unfit = Some(why.to_owned());
     }
     Ok(check)
+}
+
+/// Returns the reason why a file is of another format: each record of its beginning is rejected. Returns `None` if one is
+/// not, or if there is no record.
+///
+/// `prepare.max_bad_lines` would accept such a file, and lose all of its text.
+pub(super) fn of_records(format: &dyn Format, file: &InputFile, reading: &ReadOptions) -> Result<Option<String>> {
+    let reading = ReadOptions { memory_budget: reading.memory_budget.part(), ..reading.uncounted() };
+    let mut records = format.open(file, &(0..file.bytes), &reading)?;
+    let mut spare = RecordBuffers::default();
+    let mut count = 0_u64;
+    let mut first = None;
+    loop {
+        // The part of the file reports an error.
+        let Ok(next) = records.next(&mut spare) else { return Ok(None) };
+        let Some(record) = next else { break };
+        let reason = record.complaints.iter().map(|(reason, _)| *reason).find(|reason| is_of_other_format(*reason));
+        let Some(reason) = reason else { return Ok(None) };
+        first.get_or_insert(reason);
+        count += 1;
+        if record.range.end >= RECORD_BYTES {
+            break;
+        }
+    }
+    Ok(first.map(|reason| all_rejected(reason, count, &reading)))
+}
+
+/// Whether a record is rejected for that reason in each file of another format.
+fn is_of_other_format(reason: RejectReason) -> bool {
+    use RejectReason::{BrokenJson, BrokenRecord, MissingField, NonStringField};
+    matches!(reason, BrokenJson | BrokenRecord | MissingField | NonStringField)
+}
+
+/// Returns the message for a file whose first `count` records are all rejected, the first for that reason.
+fn all_rejected(reason: RejectReason, count: u64, reading: &ReadOptions) -> String {
+    let text = schemas::printable(&reading.text_field);
+    let id =
+        reading.id_field.iter().map(|id| format!(" and an id in `{}`", schemas::printable(id))).collect::<String>();
+    let what = match reason {
+        RejectReason::BrokenJson => "is a JSON object: it is of another format".to_owned(),
+        RejectReason::BrokenRecord => {
+            "has as many fields as the first row, or its quotes are not as in RFC 4180: it is of another format"
+                .to_owned()
+        }
+        _ => format!("has a text in the field `{text}`{id}: it is of another format, or has other fields"),
+    };
+    format!(
+        "none of its first {count} records {what}; take it out of `prepare.inputs` and prepare it as a source of its own \
+         (`[sources]`), or set `prepare.on_invalid_file = \"skip\"` to leave such files out"
+    )
 }
 
 /// Whether a text has several carriage returns and no line feed.

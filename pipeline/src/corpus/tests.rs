@@ -2,6 +2,7 @@
 
 mod long_documents;
 mod objects;
+mod other_programs;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -40,7 +40,7 @@ impl Format for TabSeparated {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        check(TSV, file, reading)
+        check(self, TSV, file, reading)
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {

@@ -25,8 +25,8 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrepareConfig {
-    /// Files, folders and globs. Folders are walked; hidden files and files with other extensions in them are
-    /// skipped. URLs name objects, prefixes and globs of object stores: `s3://BUCKET/PREFIX/`,
+    /// Files, folders and globs. Folders are walked; names that begin with `.` or `_` and files with other extensions in
+    /// them are skipped. URLs name objects, prefixes and globs of object stores: `s3://BUCKET/PREFIX/`,
     /// `hf://datasets/OWNER/NAME`.
     pub inputs: Vec<String>,
     /// Format of the files. Default: the format that the file extensions of most bytes indicate.

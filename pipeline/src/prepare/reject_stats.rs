@@ -134,7 +134,9 @@ pub(super) fn too_many_bad_lines<'p>(
     let longer = if is_long { "raise `prepare.max_document_bytes` if they are too long, " } else { "" };
     let is_encoded = has_reason(rejected, RejectReason::InvalidUtf8);
     let encoding = if is_encoded { "set `prepare.encoding` if the text is not UTF-8, " } else { "" };
-    let hint = format!("fix the corpus, {encoding}{longer}or raise `prepare.max_bad_lines`");
+    let is_broken = has_reason(rejected, RejectReason::BrokenRecord);
+    let quotes = if is_broken { "write a quote within a field of a table twice, " } else { "" };
+    let hint = format!("fix the corpus, {encoding}{longer}{quotes}or raise `prepare.max_bad_lines`");
     format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
 }
 

@@ -49,6 +49,13 @@ impl HeaderEnd {
     }
 }
 
+/// Returns the value of a header; without angle brackets, if it is an address. The grammar of WARC 1.0 has brackets
+/// around addresses by mistake, and some programs write them.
+fn without_brackets<'a>(name: &str, value: &'a str) -> &'a str {
+    let bare = value.strip_prefix('<').and_then(|value| value.strip_suffix('>'));
+    bare.filter(|_| name.to_ascii_lowercase().ends_with("-uri")).unwrap_or(value)
+}
+
 impl Headers {
     /// Parses headers with their first line, which is no header, and their blank line. Returns `None` if a line is none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
@@ -60,7 +67,8 @@ impl Headers {
                 value.push_str(line.trim());
             } else {
                 let (name, value) = line.split_once(':')?;
-                fields.push((name.trim().to_owned(), value.trim().to_owned()));
+                let (name, value) = (name.trim(), value.trim());
+                fields.push((name.to_owned(), without_brackets(name, value).to_owned()));
             }
         }
         Some(Self { bytes: bytes.len(), fields })
