@@ -72,6 +72,8 @@ pub(super) fn lines(plan: &Plan, ranks: u32, target: TargetMachine) -> Vec<Strin
     let found = RankEstimate::new(plan, ranks, target);
     let Communication { seconds, exchange_seconds, .. } = found.communication;
     let memory = plan.train.memory();
+    // The embeddings are the largest bucket.
+    let largest = found.workload.last_bucket_bytes;
     let mut lines = vec![
         format!(
             "ranks      {}, each with {} micro-batch{} of a step; {} of gradients are summed a step",
@@ -88,8 +90,8 @@ pub(super) fn lines(plan: &Plan, ranks: u32, target: TargetMachine) -> Vec<Strin
         ),
         format!(
             "           a rank needs about {}; with moments divided among the ranks {}",
-            estimate(memory.total()),
-            estimate(memory.total_of_sharded(ranks)),
+            estimate(memory.total_of_rank(largest)),
+            estimate(memory.total_of_sharded(ranks, largest)),
         ),
     ];
     match &found.step {
@@ -155,8 +157,8 @@ pub(super) fn json(plan: &Plan, ranks: u32, target: TargetMachine) -> Value {
         "efficiency": step.map(SharedStep::efficiency),
         "shares": shares,
         "bottleneck": step.map(|step| step.bottleneck().name()),
-        "memory_bytes": memory.total(),
-        "sharded_memory_bytes": memory.total_of_sharded(ranks),
+        "memory_bytes": memory.total_of_rank(found.workload.last_bucket_bytes),
+        "sharded_memory_bytes": memory.total_of_sharded(ranks, found.workload.last_bucket_bytes),
         "failures_per_day": found.communication.failures_per_day,
         "failure_seconds": step.map(|step| step.failure_seconds),
         "checkpoint_interval_seconds": step.map(|step| step.checkpoint_seconds),

@@ -63,7 +63,8 @@ pub struct StepReport {
     /// Losses and metrics. The same command on the same number of threads reports bit-identical values.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Loss of each step since the last report, in order. If a loss is not a number, the step updated nothing.
+    /// Loss of each step since the last report, in order. If a loss is not a number, the step updated nothing: it had nothing to
+    /// predict, or its gradient was not finite.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "List")]
     pub losses: Vec<f64>,
     /// Gradient norm of each of these steps, before clipping.
@@ -165,10 +166,10 @@ pub struct DevicePeak {
 /// Losses and metrics of the steps since the last report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// Weighted sum of the terms.
+    /// Weighted sum of the terms. NaN if there was nothing to predict.
     #[serde(with = "Float")]
     pub loss: f64,
-    /// Value of each term in nats or its own unit, by `objective` or `objective.term`.
+    /// Value of each term in nats or its own unit, by `objective` or `objective.term`. NaN if the term counted nothing.
     #[serde(with = "NamedNumbers")]
     pub terms: BTreeMap<String, f64>,
     /// Metrics, by `objective.metric`.

@@ -65,9 +65,8 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
     let seen = session.replay.observed()?;
     let until = logged.hash.as_ref().map(|(step, _)| *step);
     let hash = until.map(|until| session.hash_after(until)).transpose()?;
-    let figures = Comparison::from_difference(logged.figures.map(|(loss, norm)| {
-        !is_skipped && (loss.to_bits(), norm.to_bits()) != (seen.loss.to_bits(), seen.norm.to_bits())
-    }));
+    let differs = logged.differs(seen.loss, seen.norm);
+    let figures = Comparison::from_difference(differs.map(|differs| !is_skipped && differs));
     let row_comparison = Comparison::from_difference(logged.hash.as_ref().map(|(_, then)| Some(then) != hash.as_ref()));
     if options.json {
         let figures_of = |seen: &Observed| json!({ "loss": seen.loss, "grad_norm": seen.norm });
@@ -88,6 +87,10 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
             line(format_args!("  loss {:.6}  norm {:.6}", seen.loss, seen.norm));
         }
         match (figures, logged.figures) {
+            (Comparison::Equal, Some((loss, norm))) if !is_skipped && logged.ranks > 1 => line(format_args!(
+                "  logged: loss {loss:.6}  norm {norm:.6}, equal within rounding: {} ranks add in another order than this process",
+                logged.ranks
+            )),
             (Comparison::Equal, _) if !is_skipped => line("  equal to the log, bit by bit"),
             (Comparison::Differs, Some((loss, norm))) => line(format_args!("  logged: loss {loss:.6}  norm {norm:.6}")),
             _ => {}

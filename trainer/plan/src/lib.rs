@@ -30,6 +30,7 @@ pub mod optimizer;
 pub mod pass;
 pub mod precision;
 pub mod relative_positions;
+pub mod repeated_keys;
 pub mod request;
 pub mod requirements;
 mod rules;

@@ -25,6 +25,13 @@ pub const SCORES_AT_ONCE: i64 = 1 << 24;
 /// Maximum number of bytes of gradients that are widened at a time (`native/native.cpp`).
 const MAX_WIDENED_BYTES: f64 = 268_435_456.0;
 
+/// Buffers of NCCL for a communicator: an assumption, since they depend on the links. Gloo needs less.
+const COMMUNICATOR_BYTES: f64 = 512e6;
+/// Copies of a bucket of gradients in addition to the gradients: its parts, while they are joined.
+const BUCKET_COPIES: f64 = 1.0;
+/// Copies of the groups that complete weights: three groups under way, one of them twice while its parts are joined.
+const GROUP_COPIES: f64 = 4.0;
+
 impl TrainPlan {
     /// Estimates the bytes on the device, by owner.
     #[must_use]
@@ -138,11 +145,18 @@ impl MemoryEstimate {
         self.weights + self.optimizer + self.activations + self.logits
     }
 
-    /// Sum over all owners if the moments, two thirds of [`optimizer`](Self::optimizer), are divided among the ranks.
+    /// Sum over all owners on a rank that exchanges tensors of at most `largest_bytes`.
     #[must_use]
-    pub fn total_of_sharded(&self, ranks: u32) -> f64 {
+    pub fn total_of_rank(&self, largest_bytes: f64) -> f64 {
+        self.total() + COMMUNICATOR_BYTES + BUCKET_COPIES * largest_bytes
+    }
+
+    /// Same as [`total_of_rank`](Self::total_of_rank) if the moments, two thirds of [`optimizer`](Self::optimizer), are divided
+    /// among the ranks, which then complete weights and moments, too.
+    #[must_use]
+    pub fn total_of_sharded(&self, ranks: u32, largest_bytes: f64) -> f64 {
         let moments = self.optimizer * 2.0 / 3.0;
-        self.total() - moments + moments / f64::from(ranks)
+        self.total_of_rank(largest_bytes) - moments + moments / f64::from(ranks) + GROUP_COPIES * largest_bytes
     }
 }
 
@@ -272,9 +286,11 @@ mod tests {
         let memory = plan.memory();
         let (learning, _) = plan.parameters();
         assert!((memory.weights + memory.optimizer - 16.0 * learning as f64).abs() < 1e-6);
-        // Of 8 bytes of moments of a weight, a rank of four has 2.
-        let saved = memory.total() - memory.total_of_sharded(4);
-        assert!((saved - 6.0 * learning as f64).abs() < 1e-6, "{saved}");
+        // Of 8 bytes of moments of a weight, a rank of four has 2; the groups that complete weights are four buckets.
+        let saved = memory.total_of_rank(1000.0) - memory.total_of_sharded(4, 1000.0);
+        assert!((saved - 6.0 * learning as f64 + 4000.0).abs() < 1e-3, "{saved}");
+        let exchanged = memory.total_of_rank(1000.0) - memory.total();
+        assert!((exchanged - 512e6 - 1000.0).abs() < 1e-3, "{exchanged}");
         // 15 % of four rows of twelve, 64 rows of the word table, 16 wide.
         assert!((memory.logits - 0.15 * 48.0 * (12.0 * 64.0 + 20.0 * 16.0)).abs() < 1e-6, "{}", memory.logits);
     }

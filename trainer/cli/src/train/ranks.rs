@@ -4,11 +4,13 @@
 //! the checkpoint from the same folder.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use cloze::exit::Usage;
 use cloze::plan::Plan;
 use pipeline::load::RowOrder;
@@ -87,7 +89,7 @@ pub(super) fn check_plan(launch: &Launch, plan: &Plan) -> anyhow::Result<()> {
 /// Fails if ranks have different plans. Names the first key that differs.
 pub(super) fn check_same_plan(group: &dyn ProcessGroup, plan: &Plan) -> anyhow::Result<()> {
     let mut own = plan.keys_of_all_ranks();
-    own.insert("the program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    own.insert("the program".to_owned(), format!("{} ({})", env!("CARGO_PKG_VERSION"), executable_hash()?));
     own.insert("the content of the data".to_owned(), plan.train().data_content.clone());
     let all = group.gather("plans", &serde_json::to_vec(&own)?)?;
     for (rank, bytes) in all.iter().enumerate() {
@@ -107,6 +109,15 @@ pub(super) fn check_same_plan(group: &dyn ProcessGroup, plan: &Plan) -> anyhow::
         }
     }
     Ok(())
+}
+
+/// Returns the beginning of the hash of this program, because two builds can have one version.
+fn executable_hash() -> anyhow::Result<String> {
+    // The link also reaches a program that was replaced since its start.
+    let file = File::open("/proc/self/exe").or_else(|_| File::open(std::env::current_exe()?));
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file.context("cannot read this program")?).context("cannot read this program")?;
+    Ok(hasher.finalize().to_hex()[..12].to_owned())
 }
 
 /// Writes the error of this rank to the file that torchrun has named, if any.

@@ -205,6 +205,9 @@ impl<'a> TrainSession<'a> {
     /// Trains on the share of a rank other than 0. It writes nothing: rank 0 holds the folder when the ranks connect.
     fn train_on_other_rank(&mut self, plan: Plan, launch: &Launch) -> anyhow::Result<RunOutcome> {
         let folder = self.with_faults(remote_store::open_path(&plan.config().run.folder)?);
+        // Rank 0 takes the requests of the folder.
+        let no_requests = Store::in_memory(FaultConfig::none());
+        self.phases.control.watch(timeouts(&plan.config().run, &no_requests))?;
         let group = ranks::connect_group(launch, &plan)?;
         let plan = self.replan_if_changed(plan, &folder)?;
         ranks::check_same_plan(group.as_ref(), &plan)?;

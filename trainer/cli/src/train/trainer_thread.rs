@@ -46,8 +46,13 @@ pub(super) struct RunContext {
     pub(super) observers: Vec<Box<dyn Observer>>,
 }
 
-/// Trains from the newest checkpoint in `store`, or from the beginning.
+/// Trains from the newest checkpoint in `store`, or from the beginning. An error of this rank reaches the others with its text.
 pub(super) fn train(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<RunOutcome> {
+    let ranks = Arc::clone(&context.ranks);
+    train_alone(plan, store, context).inspect_err(|error| ranks.abort(&format!("{error:#}")))
+}
+
+fn train_alone(plan: &Plan, store: &Store, context: RunContext) -> anyhow::Result<RunOutcome> {
     let RunContext { run, ranks, replay, faults, phases, profile, observers } = context;
     // Rank 0 records bad rows; the others begin with those that are known.
     let is_first = ranks.share().is_first();

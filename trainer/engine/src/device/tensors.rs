@@ -11,6 +11,7 @@ use std::sync::Arc;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use tch::{Device, Kind, Tensor};
 use trainer_plan::Error;
+use trainer_plan::repeated_keys::refuse_repeated_keys;
 
 use crate::device::native::CheckStatus as _;
 use crate::device::native::copies::{BLOCK, Copies, Sources};
@@ -159,15 +160,17 @@ pub(crate) fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::
 
 /// Reads a safetensors file of any origin.
 pub fn read(path: &Path) -> Result<HostTensors, Error> {
-    let bytes =
-        std::fs::read(path).map_err(|error| Error::Checkpoint { path: path.to_owned(), problem: error.to_string() })?;
+    let failed = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let bytes = std::fs::read(path).map_err(failed)?;
     parse(path, &bytes)
 }
 
 /// Parses a safetensors file in memory. `path` is used in error messages.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
-    let damaged = |error| Error::Checkpoint { path: path.to_owned(), problem: format!("no safetensors file: {error}") };
-    let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
+    let damaged = |problem: String| Error::Checkpoint { path: path.to_owned(), problem };
+    let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(format!("no safetensors file: {error}")))?;
+    let (length, _) = SafeTensors::read_metadata(bytes).map_err(|error| damaged(error.to_string()))?;
+    refuse_repeated_keys(&bytes[8..8 + length]).map_err(damaged)?;
     let host = |(name, view): (&str, safetensors::tensor::TensorView<'_>)| {
         let bytes = Bytes::Here(view.data().to_vec());
         let tensor = HostTensor { dtype: view.dtype(), shape: view.shape().to_vec(), bytes };
@@ -280,6 +283,11 @@ mod tests {
         let read = parse(Path::new("x"), &file).expect("just written");
         assert_eq!(read, tensors, "bitwise equal, NaN included");
         assert_eq!(read["a"].to_tensor().expect("known"), matrix.transpose(0, 1));
+        // Readers would take the second.
+        let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+        let twice = [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();
+        let error = parse(Path::new("x"), &twice).expect_err("a name twice").to_string();
+        assert!(error.starts_with("checkpoint x: `a` occurs twice"), "{error}");
         file.truncate(file.len() - 1);
         let error = parse(Path::new("x"), &file).expect_err("a cut tail").to_string();
         assert!(error.contains("checkpoint x: no safetensors file"), "{error}");

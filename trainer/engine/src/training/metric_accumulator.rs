@@ -1,8 +1,8 @@
 //! Sums on the device for the next report. Only this file reads numbers back from the device.
 //!
 //! Sums, counts and metrics are accumulated on the device. A report fetches all of them in one copy, so that training
-//! does not wait for the device between reports. A term is `Σ S / Σ N` over the steps since the last report. The loss
-//! is the weighted sum of the terms.
+//! does not wait for the device between reports. A term is `Σ S / Σ N` over the steps since the last report, and
+//! NaN if nothing was counted. The loss is the weighted sum of the terms that counted anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl Mean {
     }
 }
 
-/// Fetches means over all ranks, 0 if nothing was counted, and this rank's numbers of `extra`, in one copy.
+/// Fetches means over all ranks, NaN if nothing was counted, and this rank's numbers of `extra`, in one copy.
 pub(crate) fn fetch<'a>(
     ranks: &dyn ProcessGroup,
     means: impl IntoIterator<Item = &'a Mean>,
@@ -127,7 +127,7 @@ struct SumAndCount {
 
 impl SumAndCount {
     fn mean(self) -> f64 {
-        if self.count > 0.0 { self.sum / self.count } else { 0.0 }
+        if self.count > 0.0 { self.sum / self.count } else { f64::NAN }
     }
 }
 
@@ -313,12 +313,13 @@ impl MetricAccumulator {
     pub(crate) fn read(&self, ranks: &dyn ProcessGroup, extra: &[&Tensor]) -> Result<(MetricReading, Vec<f64>), Error> {
         let (sums, rest) = self.fetch_all(ranks, extra)?;
         let mut sums = sums.into_iter();
-        let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(sums.by_ref().map(SumAndCount::mean)).collect();
+        let counted: Vec<SumAndCount> = sums.by_ref().take(self.terms.len()).collect();
+        let loss = weighted(self.terms.values().map(|term| term.weight).zip(&counted));
+        let terms = self.terms.keys().cloned().zip(counted.into_iter().map(SumAndCount::mean)).collect();
         let read: BTreeMap<MetricName, SumAndCount> = self.metrics.keys().cloned().zip(sums.by_ref()).collect();
         let gains = self.gains(&read);
         let mut metrics: BTreeMap<_, _> = read.into_iter().map(|(name, read)| (name, read.mean())).collect();
         metrics.extend(gains.iter().map(|(name, gain)| (name.clone(), gain.value)));
-        let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
         let norm = sums.next().expect("the norm is always read").mean();
         Ok((MetricReading { loss, terms, metrics, gains, norm }, rest))
     }
@@ -397,6 +398,12 @@ impl MetricAccumulator {
         }
         Ok(())
     }
+}
+
+/// Returns the weighted sum of the means that counted anything; NaN if none did.
+fn weighted<'a>(terms: impl Iterator<Item = (f64, &'a SumAndCount)>) -> f64 {
+    let parts: Vec<f64> = terms.filter(|(_, sum)| sum.count > 0.0).map(|(weight, sum)| weight * sum.mean()).collect();
+    if parts.is_empty() { f64::NAN } else { parts.iter().sum() }
 }
 
 /// Entropy in nats of an event that has this probability.

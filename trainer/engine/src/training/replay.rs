@@ -7,7 +7,8 @@
 //! # Why
 //! A step is a function of the weights before it, its rows and its number. A replay therefore reproduces the loss of
 //! any step, and can compare it with other rows. The result is bit-identical if the run is reproducible: with
-//! `train.deterministic` on a GPU, with the same number of threads on a CPU.
+//! `train.deterministic` on a GPU, with the same number of threads on a CPU. A run of several ranks is repeated within
+//! rounding, because a replay is a single process.
 
 use std::sync::Arc;
 

@@ -220,7 +220,17 @@ impl Trainer {
     /// 3. `encoder.word_init` for the word table.
     ///
     /// All other weights stay randomly initialized. Teachers are copies of the resulting weights.
+    ///
+    /// # Errors
+    /// A folder that cannot be used is an error of the configuration.
     pub fn begin(&mut self) -> Result<(), Error> {
+        self.initialize().map_err(|error| match error {
+            Error::Checkpoint { .. } => Error::Config(error.to_string()),
+            error => error,
+        })
+    }
+
+    fn initialize(&mut self) -> Result<(), Error> {
         let plan = self.plan().clone();
         let networks = plan.used_networks();
         if let Some(folder) = &plan.train.init_from {

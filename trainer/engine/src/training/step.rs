@@ -334,6 +334,11 @@ impl Trainer {
     pub fn figures(&mut self) -> Result<ReportFigures, Error> {
         let (MetricReading { loss, terms, metrics, gains, norm }, extra) =
             self.tally.read(self.ranks(), &[&self.skips.count, &self.skips.first, &self.guard.ring.unread()])?;
+        let counted: BTreeMap<MetricName, f64> = terms
+            .iter()
+            .filter(|(name, _)| self.tally.counted(name))
+            .map(|(name, value)| (name.clone(), *value))
+            .collect();
         self.tally.clear();
         self.guard.ring.clear();
         let (skips, steps) = extra.split_at(2);
@@ -343,7 +348,7 @@ impl Trainer {
             let batch = BatchIndex(first * self.plan.micro_batches());
             let allowed = self.plan.train.max_skipped_steps;
             let step = Step(first).next();
-            return Err(Error::NonFinite { step, objective: non_finite_terms(&terms), skipped, allowed, batch });
+            return Err(Error::NonFinite { step, objective: non_finite_terms(&counted), skipped, allowed, batch });
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let terms = written(terms);

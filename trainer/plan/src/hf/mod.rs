@@ -26,6 +26,7 @@ use crate::config::TrainConfig;
 use crate::encoder::VocabFacts;
 use crate::error::Error;
 use crate::objectives::AnyObjective;
+use crate::repeated_keys::refuse_repeated_keys;
 use crate::request::TrainRequest;
 use crate::safetensors_header;
 use crate::train_plan::TrainPlan;
@@ -56,6 +57,7 @@ pub fn read_config(folder: &Path) -> Result<ModelConfig, String> {
         return Err(format!("`{CONFIG}`: it is not a file"));
     }
     let json = std::fs::read(file).map_err(|error| format!("`{CONFIG}`: {error}"))?;
+    refuse_repeated_keys(&json).map_err(|problem| format!("`{CONFIG}`: {problem}"))?;
     ModelConfig::parse(&json)
 }
 

@@ -35,15 +35,27 @@ fn an_interval_survives_a_checkpoint() {
     other.add_norm(&Tensor::from(5_f64), &mut sums);
     sums.settle().expect("scalars");
     assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("absent", "")));
-    let (reading, extra) = other.read(&SingleProcess, &[&Tensor::from(9_f64)]).expect("read");
+    let (mut reading, extra) = other.read(&SingleProcess, &[&Tensor::from(9_f64)]).expect("read");
+    assert!(reading.terms.remove(&copy).is_some_and(f64::is_nan), "it counted nothing, and is no part of the loss");
     let expected = MetricReading {
         loss: 2.0,
-        terms: [(mlm, 1.0), (copy, 0.0)].into(),
+        terms: [(mlm, 1.0)].into(),
         metrics: [(name("mlm", "accuracy"), 0.125), (name("mlm", "hits"), 0.5)].into(),
         gains: BTreeMap::new(),
         norm: 4.0,
     };
     assert_eq!((reading, extra), (expected, vec![9.0]));
+}
+
+#[test]
+fn a_report_without_anything_to_predict_has_no_loss() {
+    let mut tally = MetricAccumulator::new(Device::Cpu);
+    let mut sums = PendingAdditions::default();
+    tally.add_term(name("mlm", ""), 1.0, &Tensor::from(0_f32), 0.0, &mut sums);
+    tally.add_metric("mlm", &Metric::new("accuracy", Tensor::from(0_i64), 0.0), &mut sums);
+    sums.settle().expect("scalars");
+    let (MetricReading { loss, terms, metrics, .. }, _) = tally.read(&SingleProcess, &[]).expect("read");
+    assert!(loss.is_nan() && terms[&name("mlm", "")].is_nan() && metrics[&name("mlm", "accuracy")].is_nan());
 }
 
 /// Two micro-batches of 4 and 12 tokens, of which 2 and 1 are replaced, that cost 3 and 4.5 nats.

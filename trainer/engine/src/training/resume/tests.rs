@@ -185,6 +185,32 @@ fn start_weights_with_nan_are_refused_by_name() {
     assert!(error.contains("model") && error.contains(&format!("`{name}` has NaN")), "{error}");
 }
 
+/// As every other problem of such a folder: the command must change, exit code 2.
+#[test]
+fn damaged_start_weights_are_an_error_of_the_configuration() {
+    let _alone = testing::generator();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let weights = testing::trainer(&testing::request()).weights().expect("copied");
+    let mut whole = Vec::new();
+    tensors::write(&weights, &mut whole).expect("memory takes all");
+    let (name, _) = weights.iter().next().expect("weights");
+    let mut nan = weights.clone();
+    nan.insert(
+        name.clone(),
+        HostTensor::copy_of(&(weights[name].to_tensor().expect("floats") * f64::NAN)).expect("floats"),
+    );
+    let mut with_nan = Vec::new();
+    tensors::write(&nan, &mut with_nan).expect("memory takes all");
+    let mut request = testing::request();
+    request.train.init_from = Some(folder.path().to_owned());
+    let store = Store::folder(folder.path()).expect("there");
+    for (bytes, problem) in [(&whole[..whole.len() - 1], "no safetensors file"), (&with_nan[..], "has NaN")] {
+        store.put("main.safetensors", bytes).expect("written");
+        let error = testing::trainer(&request).begin().expect_err("damaged");
+        assert!(error.is_usage() && error.to_string().contains(problem), "{error}");
+    }
+}
+
 #[test]
 fn weights_are_grouped_by_head_and_network() {
     let parts =
