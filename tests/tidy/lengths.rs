@@ -18,7 +18,7 @@ fn source_files_have_at_most_500_lines() {
         match LONGER.iter().find(|(longer, _)| *longer == path) {
             None if lines > LINES_MAX => offences.push(format!("{path}: {lines} lines; divide it")),
             Some((_, known)) if lines > *known => {
-                offences.push(format!("{path}: {lines} lines, and {known} are listed"))
+                offences.push(format!("{path}: {lines} lines, and {known} are listed"));
             }
             Some((_, known)) if lines < *known => {
                 let change = if lines > LINES_MAX { format!("list {lines}") } else { "remove it".to_owned() };

@@ -110,8 +110,8 @@ impl CosDist {
 
 /// Returns the bin of a cosine, of those from −1 to 1.
 fn bin_of(cosine: f64, bins: usize) -> usize {
-    let edges = (0..bins).filter(|&bin| cosine >= 2.0 * bin as f64 / bins as f64 - 1.0);
-    edges.last().unwrap_or(0)
+    let is_above = |bin: &usize| cosine >= 2.0 * *bin as f64 / bins as f64 - 1.0;
+    (0..bins).rfind(is_above).unwrap_or(0)
 }
 
 /// Returns the range from the first to the last bin with a cosine; empty without cosines.
