@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::location::{BucketPlace, Location};
+use crate::location::{self, BucketPlace, Location};
 
 /// Whether a location is a folder or lies below it. Of a glob, the part before its first wildcard counts.
 pub(crate) fn is_within(location: &str, folder: &Path) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn is_within(location: &str, folder: &Path) -> bool {
 
 /// Returns the folder before the first part with a wildcard.
 fn without_wildcard(location: &str) -> &str {
-    let is_url = crate::is_url(location);
+    let is_url = location::scheme(location).is_some();
     if !is_url && Path::new(location).exists() {
         return location;
     }

@@ -103,7 +103,8 @@ impl<'p> KeptNames<'p> {
                 continue;
             };
             let similarity_of = |claim: &Claim<'_>| similarity(claim.path, &paths[claim.path], &known[&name]);
-            let (ours, theirs) = (similarity_of(&claim)?, similarity_of(&holder)?);
+            let ours = similarity_of(&claim)?;
+            let theirs = similarity_of(&holder)?;
             let is_better = (ours, claim.path) < (theirs, holder.path);
             let (winner, loser) = if is_better { (claim, holder) } else { (holder, claim) };
             if ours == theirs && ours != Similarity::SameIdentity {

@@ -9,11 +9,12 @@ use serde::de::DeserializeOwned;
 use store::{ObjectWriter, Store};
 
 use super::listing::replaceable;
+use super::part_objects;
 use crate::shard::writer::Hashing;
 use crate::{Error, Result};
 
 /// Suffix of the names.
-pub(super) const SUFFIX: &str = ".jsonl.zst";
+pub(super) const SUFFIX: &str = part_objects::LINES;
 
 /// Compression level. The lines are similar, so a higher one gains little.
 const LEVEL: i32 = 1;

@@ -5,7 +5,8 @@
 
 use schemas::PartId;
 
-use super::json_lines::SUFFIX;
+/// Ending of an object of JSON lines.
+pub(super) const LINES: &str = ".jsonl.zst";
 
 /// Names in one folder: `part-`, the number of the part, more numbers, and an ending.
 struct NamesOfFolder {
@@ -18,11 +19,11 @@ struct NamesOfFolder {
 const NAMES: [NamesOfFolder; 7] = [
     NamesOfFolder { folder: "documents", more_numbers: 1, endings: &[".parquet"] },
     NamesOfFolder { folder: "parts", more_numbers: 1, endings: &[".json"] },
-    NamesOfFolder { folder: "removed", more_numbers: 1, endings: &[SUFFIX] },
-    NamesOfFolder { folder: "signatures", more_numbers: 0, endings: &[".json", ".bin", SUFFIX] },
+    NamesOfFolder { folder: "removed", more_numbers: 1, endings: &[LINES] },
+    NamesOfFolder { folder: "signatures", more_numbers: 0, endings: &[".json", ".bin", LINES] },
     NamesOfFolder { folder: "train", more_numbers: 2, endings: &[".parquet"] },
     NamesOfFolder { folder: "valid", more_numbers: 2, endings: &[".parquet"] },
-    NamesOfFolder { folder: "verdicts", more_numbers: 0, endings: &[".bin", SUFFIX] },
+    NamesOfFolder { folder: "verdicts", more_numbers: 0, endings: &[".bin", LINES] },
 ];
 
 /// Returns the folders of the objects of parts.
