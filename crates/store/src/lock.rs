@@ -29,6 +29,7 @@
 //! # Reference
 //! Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency" (1989).
 
+mod activity;
 mod guard;
 mod holder;
 mod lease;
@@ -46,6 +47,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
+pub use self::activity::Activity;
 use self::guard::GuardedBackend;
 pub use self::holder::Holder;
 use self::lease::{LeaseClaim, MonotonicClock};
@@ -68,20 +70,21 @@ impl Lock {
     /// the takeover delay.
     pub fn acquire(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
         let claim = LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?;
-        let lock = Self::keep(claim, terms)?;
+        let lock = Self::keep(claim, terms, None)?;
         lock.claim.check_exclusion()?;
         Ok(lock)
     }
 
-    /// Starts the heartbeat of a claim.
-    fn keep(claim: LeaseClaim, terms: LeaseConfig) -> Result<Self, LockError> {
+    /// Starts the heartbeat of a claim, which pauses while the activity is idle.
+    fn keep(claim: LeaseClaim, terms: LeaseConfig, activity: Option<Activity>) -> Result<Self, LockError> {
         let claim = Arc::new(claim);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
         // If the thread cannot start, dropping `lock` releases the claim.
         let mut lock = Self { claim, ended: Some(ended), heartbeat: None };
         let heartbeat = thread::Builder::new().name("heartbeat".to_owned());
-        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, terms.heartbeat_interval, &end))?);
+        let pause = terms.heartbeat_interval;
+        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, pause, activity, &end))?);
         Ok(lock)
     }
 
@@ -122,9 +125,13 @@ impl Drop for Lock {
     }
 }
 
-/// Sends heartbeats until the lock is dropped or lost. After a store error it retries at the next heartbeat.
-fn renew_until(claim: &LeaseClaim, pause: Duration, end: &Receiver<()>) {
+/// Sends heartbeats until the lock is dropped or lost, but none while the activity is idle. After a store error it retries
+/// at the next heartbeat.
+fn renew_until(claim: &LeaseClaim, pause: Duration, mut activity: Option<Activity>, end: &Receiver<()>) {
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        if activity.as_mut().is_some_and(Activity::is_idle) {
+            continue;
+        }
         if let Err(error) = claim.renew() {
             warn!(%error, "the heartbeat of a lock failed");
             if claim.is_lost() {
