@@ -29,7 +29,6 @@
 //! # Reference
 //! Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency" (1989).
 
-mod activity;
 mod guard;
 mod holder;
 mod lease;
@@ -38,6 +37,7 @@ mod lease_contender;
 mod lease_observer;
 #[cfg(test)]
 mod tests;
+mod work_progress;
 
 use std::io;
 use std::sync::Arc;
@@ -47,13 +47,13 @@ use std::time::Duration;
 
 use tracing::warn;
 
-pub use self::activity::Activity;
 use self::guard::GuardedBackend;
 pub use self::holder::Holder;
 use self::lease::{LeaseClaim, MonotonicClock};
 pub use self::lease_config::{LeaseConfig, LockError};
 pub use self::lease_contender::LeaseContender;
 pub use self::lease_observer::{LeaseStatus, LeaseWatch};
+pub use self::work_progress::WorkProgress;
 use crate::store::Store;
 
 /// Lock that this process holds until it drops it or another process takes it over.
@@ -75,8 +75,8 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Starts the heartbeat of a claim, which pauses while the activity is idle.
-    fn keep(claim: LeaseClaim, terms: LeaseConfig, activity: Option<Activity>) -> Result<Self, LockError> {
+    /// Starts the heartbeat of a claim, which pauses while the work makes no progress.
+    fn keep(claim: LeaseClaim, terms: LeaseConfig, progress: Option<WorkProgress>) -> Result<Self, LockError> {
         let claim = Arc::new(claim);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
@@ -84,7 +84,7 @@ impl Lock {
         let mut lock = Self { claim, ended: Some(ended), heartbeat: None };
         let heartbeat = thread::Builder::new().name("heartbeat".to_owned());
         let pause = terms.heartbeat_interval;
-        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, pause, activity, &end))?);
+        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, pause, progress, &end))?);
         Ok(lock)
     }
 
@@ -125,11 +125,11 @@ impl Drop for Lock {
     }
 }
 
-/// Sends heartbeats until the lock is dropped or lost, but none while the activity is idle. After a store error it retries
-/// at the next heartbeat.
-fn renew_until(claim: &LeaseClaim, pause: Duration, mut activity: Option<Activity>, end: &Receiver<()>) {
+/// Sends heartbeats until the lock is dropped or lost, but none while the work makes no progress. After a store error it
+/// retries at the next heartbeat.
+fn renew_until(claim: &LeaseClaim, pause: Duration, mut progress: Option<WorkProgress>, end: &Receiver<()>) {
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        if activity.as_mut().is_some_and(Activity::is_idle) {
+        if progress.as_mut().is_some_and(WorkProgress::is_idle) {
             continue;
         }
         if let Err(error) = claim.renew() {

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use schemas::PartId;
-use store::{Activity, Holder, LeaseConfig, LeaseContender, Lock, Store};
+use store::{Holder, LeaseConfig, LeaseContender, Lock, Store, WorkProgress};
 
 use super::requests::request_all;
 use crate::corpus::BytesRead;
@@ -28,8 +28,8 @@ const MAX_IDLE: u32 = 15;
 /// Takes the lease of a part, of which a worker reads that many bytes. `None` if another process has it.
 pub(super) fn try_acquire(contender: &LeaseContender, name: &str, read: &BytesRead) -> Result<Option<Lock>> {
     let read = read.clone();
-    let activity = Activity::new(contender.terms().takeover_delay * MAX_IDLE, move || read.get());
-    Ok(contender.try_acquire_while(name, activity).map_err(std::io::Error::from)?)
+    let progress = WorkProgress::new(contender.terms().takeover_delay * MAX_IDLE, move || read.get());
+    Ok(contender.try_acquire_while(name, progress).map_err(std::io::Error::from)?)
 }
 
 /// Name of the lease of a part.

@@ -4,21 +4,21 @@ use std::fmt::{self, Debug, Formatter};
 use std::time::{Duration, Instant};
 
 /// Counter of some work, and the time that it may stay the same.
-pub struct Activity {
+pub struct WorkProgress {
     count: Box<dyn Fn() -> u64 + Send>,
     max_idle: Duration,
     last: u64,
     since: Instant,
 }
 
-impl Debug for Activity {
+impl Debug for WorkProgress {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Activity").field("max_idle", &self.max_idle).finish_non_exhaustive()
+        formatter.debug_struct("WorkProgress").field("max_idle", &self.max_idle).finish_non_exhaustive()
     }
 }
 
-impl Activity {
-    /// Creates the activity of a counter that changes at least once within `max_idle` while the work goes on.
+impl WorkProgress {
+    /// Creates the progress of a counter that changes at least once within `max_idle` while there is progress.
     pub fn new(max_idle: Duration, count: impl Fn() -> u64 + Send + 'static) -> Self {
         Self { last: count(), count: Box::new(count), max_idle, since: Instant::now() }
     }
