@@ -209,7 +209,7 @@ impl Preparation {
         }
         let (store, _lock) = self.acquire_lock()?;
         self.write_list(&store)?;
-        PlannedInputs::new(&self.planned.corpus).write(&store)?;
+        PlannedInputs::new(&self.planned.corpus)?.write(&store)?;
         Ok(self.planned.describe())
     }
 

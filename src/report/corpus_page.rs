@@ -219,7 +219,7 @@ fn filters(stats: &CorpusStats) -> Markup {
     }
 }
 
-/// Renders the duplicates and the documents that share text with test sets, if any were removed.
+/// Renders the duplicates that were removed, and the documents that share text with each test set.
 fn removed(stats: &CorpusStats) -> Markup {
     let (duplicates, contaminated) = (stats.corpus.duplicates, &stats.corpus.contaminated);
     let row = |what: &str, documents, text_bytes, runs: Option<u64>| {

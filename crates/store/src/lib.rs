@@ -43,7 +43,7 @@ pub use self::folder::faults;
 pub use self::store::Store;
 
 pub use self::fault_config::{Calls, FaultConfig, draws};
-pub use self::lock::{Holder, LeaseConfig, LeaseContender, LeaseStatus, LeaseWatch, Lock, LockError};
+pub use self::lock::{Holder, LeaseConfig, LeaseContender, LeaseStatus, LeaseWatch, Lock, LockError, WorkProgress};
 pub use self::log::{Lines, Log, LogConfig};
 pub use self::memory::MemoryBackend;
 pub use self::name::LOCK;

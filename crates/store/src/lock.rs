@@ -37,6 +37,7 @@ mod lease_contender;
 mod lease_observer;
 #[cfg(test)]
 mod tests;
+mod work_progress;
 
 use std::io;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ use self::lease::{LeaseClaim, MonotonicClock};
 pub use self::lease_config::{LeaseConfig, LockError};
 pub use self::lease_contender::LeaseContender;
 pub use self::lease_observer::{LeaseStatus, LeaseWatch};
+pub use self::work_progress::WorkProgress;
 use crate::store::Store;
 
 /// Lock that this process holds until it drops it or another process takes it over.
@@ -68,20 +70,21 @@ impl Lock {
     /// the takeover delay.
     pub fn acquire(store: &Store, name: &str, holder: Holder, terms: LeaseConfig) -> Result<Self, LockError> {
         let claim = LeaseClaim::acquire(store, name, holder, terms, Arc::new(MonotonicClock::default()))?;
-        let lock = Self::keep(claim, terms)?;
+        let lock = Self::keep(claim, terms, None)?;
         lock.claim.check_exclusion()?;
         Ok(lock)
     }
 
-    /// Starts the heartbeat of a claim.
-    fn keep(claim: LeaseClaim, terms: LeaseConfig) -> Result<Self, LockError> {
+    /// Starts the heartbeat of a claim, which pauses while the work makes no progress.
+    fn keep(claim: LeaseClaim, terms: LeaseConfig, progress: Option<WorkProgress>) -> Result<Self, LockError> {
         let claim = Arc::new(claim);
         let (ended, end) = sync_channel(0);
         let beating = Arc::clone(&claim);
         // If the thread cannot start, dropping `lock` releases the claim.
         let mut lock = Self { claim, ended: Some(ended), heartbeat: None };
         let heartbeat = thread::Builder::new().name("heartbeat".to_owned());
-        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, terms.heartbeat_interval, &end))?);
+        let pause = terms.heartbeat_interval;
+        lock.heartbeat = Some(heartbeat.spawn(move || renew_until(&beating, pause, progress, &end))?);
         Ok(lock)
     }
 
@@ -122,9 +125,13 @@ impl Drop for Lock {
     }
 }
 
-/// Sends heartbeats until the lock is dropped or lost. After a store error it retries at the next heartbeat.
-fn renew_until(claim: &LeaseClaim, pause: Duration, end: &Receiver<()>) {
+/// Sends heartbeats until the lock is dropped or lost, but none while the work makes no progress. After a store error it
+/// retries at the next heartbeat.
+fn renew_until(claim: &LeaseClaim, pause: Duration, mut progress: Option<WorkProgress>, end: &Receiver<()>) {
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        if progress.as_mut().is_some_and(WorkProgress::is_idle) {
+            continue;
+        }
         if let Err(error) = claim.renew() {
             warn!(%error, "the heartbeat of a lock failed");
             if claim.is_lost() {

@@ -28,6 +28,9 @@ use crate::{Error, Result};
 /// so that the file is compared with its parts.
 const DOUBTFUL_SECONDS: u64 = 1 << 33;
 
+/// Bytes at each end of a file by which copies are compared.
+const END_BYTES: u64 = 64 << 10;
+
 /// File of a corpus, on a file system or in an object store.
 #[derive(Clone, Debug)]
 pub struct InputFile {
@@ -111,6 +114,17 @@ impl InputFile {
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(range.start))?;
         Ok(FileReader::Local(file))
+    }
+
+    /// Returns the BLAKE3 of the first and the last bytes: two copies with another one are of different text.
+    pub(crate) fn ends_digest(&self) -> Result<String> {
+        let mut hasher = blake3::Hasher::new();
+        for start in [0, self.bytes.saturating_sub(END_BYTES)] {
+            let read = self.reader(start..self.bytes.min(start + END_BYTES));
+            read.and_then(|reader| hasher.update_reader(reader.take(END_BYTES)).map(drop))
+                .map_err(|error| unusable(&self.path, format!("{error}; check `prepare.inputs`")))?;
+        }
+        Ok(hasher.finalize().to_hex().to_string())
     }
 
     /// Returns the current identity.

@@ -1,17 +1,19 @@
 //! Leases: `leases/part-00012`, one lock object per part that a process makes; also of signatures, shares by index and the
 //! comparison of all documents.
 //!
-//! A lease only avoids double work. Two processes that make the same part write the same bytes, so a lease that expires
-//! while its holder is suspended loses nothing.
+//! A lease is renewed while its worker reads. If it does not read a byte within fifteen times the expiry, 15 minutes by
+//! default, as on a mount that hangs, another process takes the part over. A lease only avoids double work: two processes
+//! that make the same part write the same bytes, so a lease that expires while its holder is suspended loses nothing.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use schemas::PartId;
-use store::{Holder, LeaseConfig, Lock, Store};
+use store::{Holder, LeaseConfig, LeaseContender, Lock, Store, WorkProgress};
 
 use super::requests::request_all;
+use crate::corpus::BytesRead;
 use crate::{Error, Result};
 
 /// Folder of the leases.
@@ -19,6 +21,16 @@ const FOLDER: &str = "leases";
 
 /// Heartbeats within the time without a heartbeat after which a lease expires.
 const HEARTBEATS: u32 = 12;
+
+/// Times of expiry within which the worker of a part must read a byte. A worker that hangs loses its lease then.
+const MAX_IDLE: u32 = 15;
+
+/// Takes the lease of a part, of which a worker reads that many bytes. `None` if another process has it.
+pub(super) fn try_acquire(contender: &LeaseContender, name: &str, read: &BytesRead) -> Result<Option<Lock>> {
+    let read = read.clone();
+    let progress = WorkProgress::new(contender.terms().takeover_delay * MAX_IDLE, move || read.get());
+    Ok(contender.try_acquire_while(name, progress).map_err(std::io::Error::from)?)
+}
 
 /// Name of the lease of a part.
 pub(super) fn name(part: PartId) -> String {

@@ -129,9 +129,10 @@ fn find_or_make(
         Some(store) => find(work, task, store, Some(&work.listing))?,
         None => FoundPart::default(),
     };
+    let count = progress.part();
     match &work.access {
-        _ if found.is_whole() => make(work, task, found, progress, stop),
-        PartAccess::Make | PartAccess::MakeShare => make(work, task, found, progress, stop),
+        _ if found.is_whole() => make(work, task, found, progress, count, stop),
+        PartAccess::Make | PartAccess::MakeShare => make(work, task, found, progress, count, stop),
         PartAccess::Read => Ok(Some(ProcessedPart::without_commit(PartResult::Missing))),
         PartAccess::Lease(contender) => {
             let store = work.store().expect("leases are in the target");
@@ -140,15 +141,15 @@ fn find_or_make(
             let name = leases::name(task.part.id);
             if now.is_whole() {
                 contender.forget(&name);
-                return make(work, task, now, progress, stop);
+                return make(work, task, now, progress, count, stop);
             }
-            let lease = contender.try_acquire(&name).map_err(std::io::Error::from)?;
+            let lease = leases::try_acquire(contender, &name, &count)?;
             if lease.is_none() {
                 return Ok(Some(ProcessedPart::without_commit(PartResult::Leased)));
             }
             // The previous holder may have completed segments.
             let found = find(work, task, store, None)?;
-            let processed = make(work, task, found, progress, stop)?;
+            let processed = make(work, task, found, progress, count, stop)?;
             Ok(processed.map(|processed| ProcessedPart { lease, ..processed }))
         }
     }
@@ -171,6 +172,7 @@ fn make(
     task: &Task,
     found: FoundPart,
     progress: &Progress,
+    count: BytesRead,
     stop: &CancelToken,
 ) -> Result<Option<ProcessedPart>> {
     if let Some(reason) = &found.damage {
@@ -182,7 +184,7 @@ fn make(
     let made = !found.is_whole();
     let compared = if made { ComparedPart::read(work, task)? } else { ComparedPart::default() };
     let watch = Stopwatch::start(Stage::Read);
-    let part = PartMaker { work, task, progress, stop, watch, count: progress.part(), compared };
+    let part = PartMaker { work, task, progress, stop, watch, count, compared };
     let segments = if made {
         part.make_missing(found)?
     } else {

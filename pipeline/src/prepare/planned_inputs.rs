@@ -12,27 +12,40 @@ use store::Store;
 
 use super::fingerprints::Fingerprints;
 use crate::corpus::{Corpus, InputFile};
+use crate::requests::request_all;
 use crate::{Error, Result};
 
 /// Name of the object.
 pub(super) const NAME: &str = "inputs.json";
 
-/// Path of each file, by its name in the corpus.
+/// Planned files, by their names in the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct PlannedInputs(BTreeMap<String, PathBuf>);
+pub(super) struct PlannedInputs(BTreeMap<String, PlannedFile>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedFile {
+    path: PathBuf,
+    /// BLAKE3 of its first and last bytes, for copies at other places.
+    ends: String,
+}
 
 impl Sealed for PlannedInputs {
     const FORMAT: &'static str = "cloze planned inputs";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const PRETTY: bool = false;
 }
 
 impl PlannedInputs {
     /// Collects the places of all files. Objects, and paths that are not UTF-8, are left out; they are searched for.
-    pub(super) fn new(corpus: &Corpus) -> Self {
+    pub(super) fn new(corpus: &Corpus) -> Result<Self> {
         let files = corpus.files().iter().filter(|file| !file.is_object() && file.path.to_str().is_some());
-        Self(files.map(|file| (file.name.clone(), file.path.clone())).collect())
+        // In parallel: a file may be on a network.
+        let planned = request_all(files.cloned().collect(), true, |file: &InputFile| {
+            Ok((file.name.clone(), PlannedFile { path: file.path.clone(), ends: file.ends_digest()? }))
+        });
+        Ok(Self(planned.collect::<Result<_>>()?))
     }
 
     /// Writes the object, unless it is unchanged.
@@ -55,8 +68,8 @@ impl PlannedInputs {
     pub(super) fn open(&self, names: &BTreeSet<&str>, fingerprints: &Fingerprints) -> Result<Option<Vec<InputFile>>> {
         let mut files = Vec::with_capacity(names.len());
         for &name in names {
-            let Some(path) = self.0.get(name).filter(|path| path.is_file()) else { return Ok(None) };
-            let file = InputFile::new(path.clone(), name.to_owned())?;
+            let Some(planned) = self.0.get(name).filter(|planned| planned.path.is_file()) else { return Ok(None) };
+            let file = InputFile::new(planned.path.clone(), name.to_owned())?;
             refuse_changed(&file, fingerprints)?;
             files.push(file);
         }
@@ -66,10 +79,28 @@ impl PlannedInputs {
     /// Refuses a corpus without one of these files. The message has the place at which the plan found it.
     pub(super) fn refuse_missing(&self, names: &BTreeSet<&str>, corpus: &Corpus) -> Result<()> {
         let Some(&name) = names.iter().find(|name| corpus.file(name).is_none()) else { return Ok(()) };
-        let path = self.0.get(name).cloned().unwrap_or_else(|| name.into());
+        let path = self.0.get(name).map_or_else(|| name.into(), |planned| planned.path.clone());
         let message =
             "it is missing since the plan; restore it, or run `cloze prepare plan` again, then the same command";
         Err(Error::Corpus { path, line: None, message: message.to_owned() })
+    }
+}
+
+impl PlannedInputs {
+    /// Refuses a copy of a file that differs from the file of the plan. A copy that was written at the same time is the
+    /// file.
+    pub(super) fn refuse_other_copy(&self, file: &InputFile, fingerprints: &Fingerprints) -> Result<()> {
+        let Some(planned) = self.0.get(&file.name).filter(|_| fingerprints.has_other_content(file)) else {
+            return Ok(());
+        };
+        if planned.ends == file.ends_digest()? {
+            return Ok(());
+        }
+        let message = format!(
+            "it differs from {}, the file of the plan; copy that file again, or run `cloze prepare plan` with this one",
+            planned.path.display()
+        );
+        Err(Error::Corpus { path: file.path.clone(), line: None, message })
     }
 }
 

@@ -276,8 +276,13 @@ impl SharedPreparation {
         let corpus = Corpus::open_known(&self.config.corpus(), &fingerprints.known_files(&self.lists))?;
         planned.refuse_missing(&names, &corpus)?;
         // A local corpus at another place may have other times; an object has a version.
-        let mut objects = names.iter().filter_map(|name| corpus.file(name)).filter(|file| file.is_object());
-        objects.try_for_each(|file| planned_inputs::refuse_changed(file, &fingerprints))?;
+        for file in names.iter().filter_map(|name| corpus.file(name)) {
+            if file.is_object() {
+                planned_inputs::refuse_changed(file, &fingerprints)?;
+            } else {
+                planned.refuse_other_copy(file, &fingerprints)?;
+            }
+        }
         Ok(corpus)
     }
 

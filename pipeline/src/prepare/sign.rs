@@ -53,7 +53,7 @@ fn find_or_sign(work: &PrepareJob, part: &Part, progress: &Progress, stop: &Canc
     // Released on drop.
     let mut lease = None;
     if let PartAccess::Lease(contender) = &work.access {
-        lease = contender.try_acquire(&leases::signatures_name(part.id)).map_err(std::io::Error::from)?;
+        lease = leases::try_acquire(contender, &leases::signatures_name(part.id), &count)?;
         if lease.is_none() {
             return Ok(Some(SignResult::Leased));
         }

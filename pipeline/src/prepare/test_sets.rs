@@ -41,14 +41,15 @@ impl TestSets {
         let mut normalizer = Normalizer::default();
         let mut all_short = Vec::new();
         for (set, test_set) in test_sets.iter().enumerate() {
-            let (builder, normalizer) = (&mut builder, &mut normalizer);
-            let mut texts = TestTexts { builder, normalizer, set, counts: TestTextCounts::default() };
+            let counts = TestTextCounts::default();
+            let mut texts = TestTexts { builder: &mut builder, normalizer: &mut normalizer, set, counts };
             let read = match &test_set.task {
                 Some(task) => read_task(task, test_set, &mut texts),
                 None => read_files(config, test_set, &mut texts),
             };
             read.map_err(|error| with_keys_of_set(error, set))?;
-            let (name, counts) = (test_set.name(), texts.counts);
+            let name = test_set.name();
+            let counts = texts.counts;
             let TestTextCounts { texts, short } = counts;
             info!(test_set = name, texts, short, "prepare: test set read; texts below `run_words` have no run");
             if short > 0 {

@@ -7,6 +7,7 @@ use super::Lock;
 use super::holder::Holder;
 use super::lease::{Clock, LeaseClaim, MonotonicClock, ObservedLease};
 use super::lease_config::{LeaseConfig, LockError};
+use super::work_progress::WorkProgress;
 use crate::store::Store;
 
 /// Takes locks of a store that are free, and remembers since when the others were not renewed.
@@ -38,6 +39,15 @@ impl LeaseContender {
 
     /// Takes the lock `name` if it is free now; `None` if another holder has it, as far as is known.
     pub fn try_acquire(&self, name: &str) -> Result<Option<Lock>, LockError> {
+        self.try_acquire_for(name, None)
+    }
+
+    /// Takes the lock `name` as [`try_acquire`](Self::try_acquire) does. Work that makes no progress loses it.
+    pub fn try_acquire_while(&self, name: &str, progress: WorkProgress) -> Result<Option<Lock>, LockError> {
+        self.try_acquire_for(name, Some(progress))
+    }
+
+    fn try_acquire_for(&self, name: &str, progress: Option<WorkProgress>) -> Result<Option<Lock>, LockError> {
         // The store is asked without the mutex: another thread asks for another lock meanwhile.
         let mut observed = self.observed().remove(name);
         let holder = Holder::this_process();
@@ -48,7 +58,7 @@ impl LeaseContender {
             self.observed().insert(name.to_owned(), observed);
         }
         let claim = claim?;
-        claim.map(|claim| Lock::keep(claim, self.terms)).transpose()
+        claim.map(|claim| Lock::keep(claim, self.terms, progress)).transpose()
     }
 
     /// Forgets what is known of the lock `name`, which will not be tried again.

@@ -17,7 +17,8 @@ use crate::corpus::{AnyFormat, MemoryBudget};
 use crate::testing::write_all;
 
 fn write(home: &Path, columns: Vec<(&str, ArrayRef)>, compression: Compression) -> Cut {
-    let batch = RecordBatch::try_from_iter(columns).expect("of one length");
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).expect("of one length");
     let mut bytes = Vec::new();
     let properties = WriterProperties::builder().set_compression(compression).build();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).expect("in memory");

@@ -118,6 +118,33 @@ fn a_part_of_a_dead_process_is_taken_over_and_that_of_a_live_one_is_not() {
     assert!(matches!(error, Err(Error::Locked { path, .. }) if path.display().to_string().ends_with(&lease(3))));
 }
 
+/// A worker that hangs reads nothing. Its writer sleeps here.
+#[test]
+fn a_part_whose_worker_hangs_is_taken_over() {
+    let mut home = many();
+    home.config.workers = Some(1);
+    let store = Store::in_memory(FaultConfig::none());
+    plan_in(&home, &store);
+    let share = Share::Leases { expiry: Duration::from_millis(120) };
+    std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| {
+            let (_stopper, stop) = cancel_pair();
+            let options = PrepareOptions { write_delay: Duration::from_secs(10), ..PrepareOptions::default() };
+            let shared = SharedPreparation::open_in(&home.config, &store).expect("planned");
+            shared.run(share, options, &stop, &Clock::still(), &mut Fanout::default(), None)
+        });
+        while store.list("leases").expect("listed").is_empty() {
+            std::thread::yield_now();
+        }
+        share_in(&home, &store, share).expect("all parts exist");
+        assert!(!hanging.is_finished(), "the other process makes its part");
+        hanging.join().expect("no panic").expect("the same bytes");
+    });
+    home.run().expect("prepared");
+    finalize_in(&home, &store).expect("complete");
+    assert_eq!(objects(&store), objects(&home.store()));
+}
+
 #[test]
 fn unfinished_and_unplanned_folders_are_refused_with_what_is_missing() {
     let home = many();
@@ -168,6 +195,31 @@ fn a_process_finds_the_files_at_another_place() {
     finalize_in(&home, &store).expect("complete");
     home.run().expect("prepared");
     assert_eq!(objects(&store), objects(&home.store()));
+}
+
+/// A machine has its own copy of the corpus. Times of copies differ, so the content counts.
+#[test]
+fn a_copy_of_another_text_is_refused_and_one_of_the_same_text_is_read() {
+    let mut home = many();
+    let store = Store::in_memory(FaultConfig::none());
+    plan_in(&home, &store);
+    let names: Vec<String> = (0..40).map(|number| format!("{number:02}.txt")).collect();
+    for name in &names {
+        let text = fs::read(home.folder.path().join("in").join(name)).expect("there");
+        write_all(home.folder.path(), &[(format!("elsewhere/{name}").as_str(), text)]);
+        let copy = File::options().write(true).open(home.folder.path().join("elsewhere").join(name)).expect("there");
+        copy.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1)).expect("set");
+    }
+    let stale = home.folder.path().join("elsewhere/13.txt");
+    let text = fs::read_to_string(&stale).expect("there");
+    write_all(home.folder.path(), &[("elsewhere/13.txt", text.replacen("the", "she", 1))]);
+    fs::rename(home.folder.path().join("in"), home.folder.path().join("hidden")).expect("moved");
+    home.config.inputs = vec![home.folder.path().join("elsewhere").display().to_string()];
+    let error = share_in(&home, &store, index(0, 1)).expect_err("another text").to_string();
+    assert!(error.contains("elsewhere/13.txt: it differs from") && error.contains("in/13.txt"), "{error}");
+    write_all(home.folder.path(), &[("elsewhere/13.txt", text)]);
+    share_in(&home, &store, index(0, 1)).expect("the same text");
+    finalize_in(&home, &store).expect("complete");
 }
 
 #[test]
