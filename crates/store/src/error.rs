@@ -11,7 +11,10 @@ pub(crate) fn with_place(place: impl Display, error: &io::Error) -> io::Error {
         }
         // A store over a network names its own way out.
         _ if error.raw_os_error().is_none() => "",
-        io::ErrorKind::FileTooLarge => "; raise the limit of file sizes (`ulimit -f`), or choose another file system",
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit of file sizes (`ulimit -f`) or free some space, and run the same command again, what is \
+             finished is kept"
+        }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "; choose another folder, or give the user who runs this access to it"
         }
@@ -29,7 +32,9 @@ mod tests {
         let text = |error| with_place("x", &error).to_string();
         let of_system = |number| text(io::Error::from_raw_os_error(number));
         assert!(of_system(libc::ENOSPC).contains("free some space") && of_system(libc::EDQUOT).contains("free some"));
-        assert!(of_system(libc::EFBIG).contains("ulimit -f") && !of_system(libc::EFBIG).contains("free some"));
+        assert!(
+            of_system(libc::EFBIG).contains("ulimit -f") && of_system(libc::EFBIG).contains("run the same command")
+        );
         assert!(of_system(libc::EACCES).contains("choose another folder"));
         for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::FileTooLarge] {
             assert_eq!(text(io::Error::new(kind, "the server says why; and how")), "x: the server says why; and how");
