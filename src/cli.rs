@@ -88,6 +88,9 @@ pub enum Verb {
         /// Folder of a `transformers` model to continue: its shape, tokenizer and weights.
         #[arg(long, value_name = "FOLDER")]
         from: Option<PathBuf>,
+        /// Field or column with the text. Default: a usual name, or the longest text of all records.
+        #[arg(long, value_name = "FIELD")]
+        text_field: Option<String>,
         /// Prepared folder to read, with its tokenizer, packing and row length. Several methods can share one.
         #[arg(long, value_name = "FOLDER")]
         data: Option<PathBuf>,

@@ -31,10 +31,11 @@ use crate::plan::step_estimate::TargetMachine;
 /// others.
 pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Init { inputs, method, size, from, data, out } => {
+        Verb::Init { inputs, method, size, from, text_field, data, out } => {
             let from = from.as_deref();
             let data = data.as_deref();
-            init::run(&inputs, init::Options { method, size, from, data, out: &out })?;
+            let text_field = text_field.as_deref();
+            init::run(&inputs, init::Options { method, size, from, text_field, data, out: &out })?;
         }
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,

@@ -46,12 +46,22 @@ pub struct TrainedTokenizer {
     pub left_out: Vec<String>,
 }
 
-/// Trains on the training split of `prepare.inputs` and writes `prepare.tokenizer`, a `tokenizer.json`. If another
-/// tokenizer exists there, it is kept and an error is returned, because folders may depend on it. Reports the progress
-/// of counting.
+/// Trains as [`train_on`] does, on the corpus of `prepare` alone.
 pub fn train(
     config: &TokenizerConfig,
     prepare: &PrepareConfig,
+    on_progress: ProgressCallback<'_>,
+) -> Result<TrainedTokenizer> {
+    train_on(config, prepare, std::slice::from_ref(prepare), on_progress)
+}
+
+/// Trains on the training split of all `corpora`, whatever their formats, and writes `prepare.tokenizer`, a `tokenizer.json`. If another
+/// tokenizer exists there, it is kept and an error is returned, because folders may depend on it. Reports the progress
+/// of counting.
+pub fn train_on(
+    config: &TokenizerConfig,
+    prepare: &PrepareConfig,
+    corpora: &[PrepareConfig],
     on_progress: ProgressCallback<'_>,
 ) -> Result<TrainedTokenizer> {
     let refuse = |message: String| Error::Tokenizer { path: prepare.tokenizer.clone(), message };
@@ -62,7 +72,7 @@ pub fn train(
     config.check()?;
     // The crate would start its own rayon pool in addition to our workers.
     tokenizers::utils::parallelism::set_parallelism(false);
-    let CountedWords { documents, words, mut left_out } = count_words(config, prepare, config.split()?, on_progress)?;
+    let CountedWords { documents, words, mut left_out } = count_words(config, corpora, &config.split()?, on_progress)?;
     let alphabet = Alphabet::new(config, &words);
     left_out.extend(alphabet.omission(config));
     let leading = leading(config, &words, &alphabet.kept);

@@ -31,6 +31,8 @@ pub(crate) struct Options<'a> {
     pub(crate) size: Option<ModelSize>,
     /// Folder of a `transformers` model to continue.
     pub(crate) from: Option<&'a Path>,
+    /// Field with the text, if it is named.
+    pub(crate) text_field: Option<&'a str>,
     /// Prepared folder to read.
     pub(crate) data: Option<&'a Path>,
     /// File to write.
@@ -39,7 +41,7 @@ pub(crate) struct Options<'a> {
 
 /// Surveys the corpus and writes the file.
 pub(crate) fn run(inputs: &[String], options: Options<'_>) -> anyhow::Result<()> {
-    let Options { method, size, from, data, out } = options;
+    let Options { method, size, from, text_field, data, out } = options;
     let (folder, name) = output_place(out)?;
     if method == Method::Tacl && from.is_none() {
         let message = "--method tacl continues a trained model: name its folder with `--from`";
@@ -47,7 +49,7 @@ pub(crate) fn run(inputs: &[String], options: Options<'_>) -> anyhow::Result<()>
     }
     let model = from.map(start_model).transpose()?;
     let data = data.map(|folder| shared_data(folder, method, model.as_ref())).transpose()?;
-    let survey = Survey::scan(inputs)?;
+    let survey = Survey::scan(inputs, text_field)?;
     let has_data = data.is_some();
     let choice = Choice { method, size, model, data };
     let text = page::page(&survey, name.trim_end_matches(".toml"), &choice);

@@ -27,7 +27,11 @@ pub fn run(args: &ConfigArgs, options: PlanOptions) -> anyhow::Result<()> {
     if options.json {
         line(dry_run.json().trim_end());
     } else {
-        dry_run.lines().into_iter().for_each(line);
+        let mut unusable = None;
+        dry_run.lines_of(&mut unusable).into_iter().for_each(line);
+        if let Some(error) = unusable {
+            return Err(error.into());
+        }
     }
     Ok(())
 }

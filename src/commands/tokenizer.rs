@@ -8,17 +8,19 @@ use telemetry::terminal::{Progress, note, outcome};
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
+use crate::config::corpora::TokenizerCorpora;
 
-/// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
+/// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, or of all sources if it names no
+/// corpus, and writes `prepare.tokenizer`.
 pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
-    let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
+    let TokenizerCorpora { config, corpora } = Parsed::read(&args.config, &args.set)?.into_tokenizer_corpora()?;
     let mut bar = None;
     let mut on_progress = |now: &PrepareProgress| {
         let suffix = suffix(now);
         let line = format!("counting words: {:.0} %  {suffix}{}", 100.0 * now.share(), eta(now.eta_s));
         bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, suffix, line);
     };
-    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut on_progress);
+    let trained = tokenizer_training::train_on(&config.tokenizer, &config.prepare, &corpora, &mut on_progress);
     bar.iter().for_each(Progress::finish);
     let trained = trained?;
     for left_out in &trained.left_out {

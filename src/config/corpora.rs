@@ -124,6 +124,12 @@ impl Config {
     }
 }
 
+/// Configuration of the training of a tokenizer, and the corpora that it reads.
+pub(crate) struct TokenizerCorpora {
+    pub(crate) config: Config,
+    pub(crate) corpora: Vec<PrepareConfig>,
+}
+
 /// Returns the problems of inputs that are mistakes of the configuration. If a preparation is planned with them, it opens
 /// them, if it needs them, and its error says that another try may help. An unknown format is then that of the plan.
 fn input_problems(prepare: &mut PrepareConfig, has_known_format: bool) -> Vec<Problem> {
@@ -169,6 +175,24 @@ impl Parsed {
         let id_field = id_field.filter(|_| of_sources().all(|other| other.id_field == first.id_field));
         let inputs = of_sources().flat_map(|corpus| corpus.inputs.clone()).collect();
         self.config.prepare = PrepareConfig { inputs, format, text_field, id_field, ..self.config.prepare.clone() };
+    }
+
+    /// Returns the corpora for the training of a tokenizer: that of `[prepare]`, or those of all sources, which may have
+    /// several formats.
+    pub(crate) fn into_tokenizer_corpora(mut self) -> Result<TokenizerCorpora, Mistakes> {
+        let named: Vec<NamedCorpus> = self.config.corpora();
+        if !self.config.prepare.inputs.is_empty() || named.iter().all(|corpus| corpus.source.is_none()) {
+            let config = self.into_corpus()?;
+            let corpora = vec![config.prepare.clone()];
+            return Ok(TokenizerCorpora { config, corpora });
+        }
+        self.report(self.config.corpus_problems());
+        for corpus in &named {
+            let problems = corpus::input_problems(&corpus.prepare);
+            self.report(problems.into_iter().map(|problem| corpus.named(problem)).collect());
+        }
+        let corpora = named.into_iter().map(|corpus| corpus.prepare).collect();
+        Ok(TokenizerCorpora { config: self.into_config()?, corpora })
     }
 
     /// Returns the corpora to prepare, or only that of the source `only`. Fails with all mistakes that can be found

@@ -75,13 +75,18 @@ impl DryRun {
 
     /// Returns text lines: the preparation, the plan, and warnings.
     pub fn lines(&self) -> Vec<String> {
+        self.lines_of(&mut None)
+    }
+
+    /// Returns text lines as [`lines`](Self::lines) does, and in `unusable` the error of a corpus that cannot be prepared.
+    pub(crate) fn lines_of(&self, unusable: &mut Option<pipeline::Error>) -> Vec<String> {
         let mut lines = Vec::new();
         for NamedCorpus { source, prepare, .. } in self.plan.config.corpora() {
             let is_prepared = match source {
                 None => !self.plan.data.is_expected(),
                 Some(_) => is_prepared(&prepare.folder),
             };
-            lines.extend(preparing::lines(&prepare, is_prepared));
+            lines.extend(preparing::lines(&prepare, is_prepared, unusable));
         }
         let progress = self.progress();
         lines.extend(describe::lines(&self.plan));

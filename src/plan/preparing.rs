@@ -7,8 +7,8 @@ use telemetry::quantities::{bytes, count, counted};
 use crate::config::corpus;
 
 /// Returns lines about the preparation, or about the reason why it cannot be planned. Files of a prepared corpus are
-/// not scanned, because touched files would be read again.
-pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
+/// not scanned, because touched files would be read again. Text that cannot be used is also returned in `unusable`.
+pub(super) fn lines(config: &PrepareConfig, is_prepared: bool, unusable: &mut Option<pipeline::Error>) -> Vec<String> {
     let missing = config.missing();
     if is_prepared && missing.is_empty() {
         let folder = config.folder.display();
@@ -39,7 +39,13 @@ pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
     }
     match Preparation::plan(config) {
         Ok(preparation) => of_plan(config, &preparation.describe()),
-        Err(error) => vec![format!("prepare    {inputs} → {folder}: `cloze prepare` would fail: {error}")],
+        Err(error) => {
+            let line = format!("prepare    {inputs} → {folder}: `cloze prepare` would fail: {error}");
+            if matches!(error, pipeline::Error::UnusableFile { .. } | pipeline::Error::UnusableCorpus(_)) {
+                unusable.get_or_insert(error);
+            }
+            vec![line]
+        }
     }
 }
 

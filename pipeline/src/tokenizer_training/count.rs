@@ -52,35 +52,41 @@ pub(super) struct CountedWords {
     pub(super) left_out: Vec<String>,
 }
 
-/// Counts each word in the sample of the training split, after normalization.
+/// Counts each word in the sample of the training split of all corpora, after normalization.
 pub(super) fn count_words(
     config: &TokenizerConfig,
-    prepare: &PrepareConfig,
-    split: Arc<dyn Split>,
+    corpora: &[PrepareConfig],
+    split: &Arc<dyn Split>,
     on_progress: ProgressCallback<'_>,
 ) -> Result<CountedWords> {
-    let corpus = Corpus::open(&prepare.corpus())?;
-    let parts = corpus.parts()?;
-    let work = Arc::new(CountJob::new(config, prepare, corpus, parts, split));
-    let (documents, dirt) = work.count(prepare.workers(), on_progress)?;
-    let said = dirt.check_all(prepare.max_bad_lines)?;
-    if documents == 0 {
-        return Err(nothing_to_learn_from(config, prepare));
+    let mut raw = WordCounts::default();
+    let mut documents = 0;
+    let mut left_out = Vec::new();
+    for prepare in corpora {
+        let corpus = Corpus::open(&prepare.corpus())?;
+        let parts = corpus.parts()?;
+        let work = Arc::new(CountJob::new(config, prepare, corpus, parts, Arc::clone(split), raw));
+        let (found, dirt) = work.count(prepare.workers(), on_progress)?;
+        let said = dirt.check_all(prepare.max_bad_lines)?;
+        if found == 0 {
+            return Err(nothing_to_learn_from(config, prepare));
+        }
+        documents += found;
+        left_out.extend(work.corpus.skipped_files().description().into_iter().chain(said));
+        raw = work.pour_all()?;
     }
-    let raw = work.pour_all()?;
     let mut words = WordCounts::default();
     for (text, count) in raw.iter() {
-        work.split.words(text, &mut |word| words.add(word, count))?;
-        work.budget.allow(words.held())?;
+        split.words(text, &mut |word| words.add(word, count))?;
+        Budget::new(config, &corpora[0]).allow(words.held())?;
     }
     if words.len() == 0 {
-        let inputs = prepare.inputs.join("`, `");
+        let inputs = corpora.iter().flat_map(|prepare| prepare.inputs.clone()).collect::<Vec<_>>().join("`, `");
         return Err(Error::UnusableCorpus(format!(
             "`{inputs}`: no word to learn from in {documents} documents: nothing of their text is kept; check `prepare.inputs` \
              and `prepare.encoding`"
         )));
     }
-    let left_out = work.corpus.skipped_files().description().into_iter().chain(said).collect();
     Ok(CountedWords { documents, words, left_out })
 }
 
@@ -131,12 +137,14 @@ enum Read {
 }
 
 impl CountJob {
+    /// Creates the counting of a corpus, which continues the tally `whole` of others.
     fn new(
         config: &TokenizerConfig,
         prepare: &PrepareConfig,
         corpus: Corpus,
         parts: Vec<Part>,
         split: Arc<dyn Split>,
+        whole: WordCounts,
     ) -> Self {
         Self {
             corpus,
@@ -146,7 +154,7 @@ impl CountJob {
             valid_fraction: prepare.valid_fraction,
             tallies: Pool::default(),
             worker_bytes_max: prepare.max_memory_bytes / 4 / prepare.workers() as u64,
-            whole: Mutex::default(),
+            whole: Mutex::new(whole),
             budget: Budget::new(config, prepare),
             is_full: AtomicBool::new(false),
             failed: AtomicU64::new(u64::MAX),

@@ -281,3 +281,27 @@ fn words_that_no_memory_holds_are_refused_for_any_number_of_workers() {
         );
     }
 }
+
+/// Sources of a mixture have several formats, and one tokenizer.
+#[test]
+fn corpora_of_several_formats_are_counted_together() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let lines =
+        |range: std::ops::Range<u32>| range.map(|line| format!("the cat {line} sat on the mat\n")).collect::<String>();
+    let object = |line: &str| format!("{{\"text\": \"{line}\"}}\n");
+    let rest = lines(40..90).lines().map(object).collect::<String>();
+    write_all(home.path(), &[("a.txt", lines(0..40)), ("b.jsonl", rest), ("all.txt", lines(0..90))]);
+    let corpus = |name: &str, kind: &str| PrepareConfig {
+        inputs: vec![home.path().join(name).display().to_string()],
+        format: crate::corpus::AnyFormat::of_kind(kind).expect("known"),
+        tokenizer: home.path().join("tokenizer.json"),
+        valid_fraction: 0.0,
+        ..PrepareConfig::default()
+    };
+    let config = TokenizerConfig { vocab_size: 80, ..TokenizerConfig::default() };
+    let whole = train(&config, &corpus("all.txt", "text_lines"), &mut |_| {}).expect("trained");
+    let parts = [corpus("a.txt", "text_lines"), corpus("b.jsonl", "jsonl")];
+    // The same file: another tokenizer there would be an error.
+    let together = train_on(&config, &parts[0], &parts, &mut |_| {}).expect("the same tokenizer");
+    assert_eq!(together, whole);
+}

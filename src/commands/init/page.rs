@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use schemas::{manifest, shell_quoted};
 use telemetry::quantities::{bytes, short};
-use trainer_plan::encoder::{EncoderConfig, Gelu};
+use trainer_plan::encoder::{EncoderConfig, Gelu, RelativeForm};
 
 use super::recipe::{Recipe, recipe};
 use super::survey::Survey;
@@ -265,14 +265,8 @@ fn tokenizer_section(survey: &Survey, corpus: &CorpusSize, choice: &Choice) -> S
     )
 }
 
-fn prepare_section(
-    survey: &Survey,
-    name: &str,
-    choice: &Choice,
-    corpus: &CorpusSize,
-    schedule: &Schedule,
-    recipe: &Recipe,
-) -> String {
+/// Returns the beginning of `[prepare]`: the corpus and its fields.
+fn corpus_keys(survey: &Survey) -> String {
     let string = |text: &str| toml::Value::from(text).to_string();
     let inputs: Vec<String> = survey.inputs.iter().map(|input| string(input)).collect();
     let mut text = format!(
@@ -290,6 +284,26 @@ fn prepare_section(
             string(field)
         );
     }
+    text
+}
+
+fn prepare_section(
+    survey: &Survey,
+    name: &str,
+    choice: &Choice,
+    corpus: &CorpusSize,
+    schedule: &Schedule,
+    recipe: &Recipe,
+) -> String {
+    let string = |text: &str| toml::Value::from(text).to_string();
+    let mut text = match &choice.data {
+        None => corpus_keys(survey),
+        // Its filters, duplicates and test sets are those of the file that it was prepared with. A second file that
+        // names the corpus would prepare it differently.
+        Some(_) => {
+            "[prepare]                 # prepared before: change the corpus with the file of its preparation\n".into()
+        }
+    };
     match (&choice.model, &choice.data) {
         (None, None) => {
             let _ = writeln!(text, "tokenizer = \"data/{name}-tokenizer.json\"");
@@ -378,6 +392,10 @@ fn encoder_section(choice: &Choice, encoder: &EncoderConfig, schedule: &Schedule
         let _ = writeln!(text, "layer_norm_eps = {:e}", encoder.layer_norm_eps);
         if encoder.gelu == Gelu::Tanh {
             text.push_str("gelu = \"tanh\"\n");
+        }
+        if encoder.relative_positions.kind != RelativeForm::None {
+            let value = toml::Value::try_from(encoder.relative_positions).expect("plain values");
+            let _ = writeln!(text, "relative_positions = {value}");
         }
         if let Some(embedding) = encoder.embedding {
             let _ = writeln!(text, "embedding = {embedding}");

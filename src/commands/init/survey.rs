@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pipeline::corpus::{
-    AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, Part, RejectReason, group, without_compression,
+    AnyFormat, Corpus, CorpusConfig, FileExtensions, InputFile, Part, RejectReason, group, is_hidden,
+    without_compression,
 };
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
@@ -79,7 +80,7 @@ struct SampledTexts {
 }
 
 impl Survey {
-    pub(super) fn scan(inputs: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn scan(inputs: &[String], named_field: Option<&str>) -> anyhow::Result<Self> {
         let found = |format: &AnyFormat| {
             Corpus::open(&config(inputs, format, "text")).map_err(|error| Usage(error.to_string()))
         };
@@ -110,7 +111,12 @@ impl Survey {
         let mut text_field = None;
         let mut id_field = None;
         if format.has_fields() {
-            (text_field, id_field) = fields(&format, &sample)?;
+            (text_field, id_field) = fields(&format, &sample, named_field)?;
+        } else if let Some(name) = named_field {
+            let kind = format.kind();
+            return Err(
+                Usage(format!("--text-field {name}: files of format `{kind}` have no fields; leave it out")).into()
+            );
         } else {
             sample.iter().try_for_each(|file| check(&corpus, file))?;
             if format.extensions() == AnyFormat::default().extensions() {
@@ -212,7 +218,7 @@ fn matches_only(pattern: &str, files: &[&String]) -> bool {
     let folder = Path::new(pattern).parent().filter(|folder| !folder.as_os_str().is_empty());
     let Ok(entries) = std::fs::read_dir(folder.unwrap_or(Path::new("."))) else { return false };
     let of_pattern = |path: &Path| pattern_of(path).is_some_and(|found| found.trim_start_matches("./") == pattern);
-    let visible = |path: &Path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+    let visible = |path: &Path| path.file_name().is_some_and(|name| !is_hidden(&name.to_string_lossy()));
     let found = entries.flatten().map(|entry| entry.path()).filter(|path| visible(path) && of_pattern(path)).count();
     let distinct: BTreeSet<_> = files.iter().collect();
     found == distinct.len()
@@ -229,7 +235,7 @@ fn unreadable_folder(input: &Path) -> Option<String> {
     };
     // Links are followed by the reader, which reports them. Following them here may not end.
     let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let visible = folders.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let visible = folders.filter(|entry| !is_hidden(&entry.file_name().to_string_lossy()));
     visible.map(|entry| entry.path()).find_map(|folder| unreadable_folder(&folder))
 }
 
@@ -310,8 +316,12 @@ fn add_texts(corpus: &Corpus, part: &Part, sampled: &mut SampledTexts) -> pipeli
     Ok(())
 }
 
-/// Names of the text field and the id field, from the first documents.
-fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<String>, Option<String>)> {
+/// Names of the text field and the id field, from the first documents. `named` is that of `--text-field`.
+fn fields(
+    format: &AnyFormat,
+    sample: &[&InputFile],
+    named: Option<&str>,
+) -> anyhow::Result<(Option<String>, Option<String>)> {
     let lines = AnyFormat::of_kind("text_lines").expect("it is registered");
     let objects: Vec<Value> = sample
         .iter()
@@ -322,6 +332,10 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
         // A line may also be a whole array, or one of its texts.
         .filter(Value::is_object)
         .collect();
+    if let Some(name) = named {
+        // The check of all files refuses a name that none has.
+        return Ok((Some(name.to_owned()), id_field(&objects)));
+    }
     let is_text = |name: &str| !objects.is_empty() && objects.iter().all(|object| object[name].is_string());
     if let Some(name) = TEXT_FIELDS.into_iter().find(|name| is_text(name)) {
         return Ok((Some(name.to_owned()), id_field(&objects)));
@@ -357,7 +371,7 @@ fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<S
 
 /// Returns the error of a corpus whose text field is not found.
 fn by_hand(why: &str) -> Usage {
-    Usage(format!("{why}; write the file by hand, with `prepare.text_field`"))
+    Usage(format!("{why}; name the field with `--text-field FIELD`"))
 }
 
 fn id_field(objects: &[Value]) -> Option<String> {

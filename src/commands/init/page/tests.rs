@@ -2,6 +2,8 @@
 
 use clap::ValueEnum as _;
 
+use trainer_plan::encoder::RelativePositions;
+
 use super::*;
 
 fn survey(text_bytes: u64) -> Survey {
@@ -68,6 +70,19 @@ fn padding_of_short_documents_and_weights_of_a_new_generator_are_explained() {
     assert!(!page_of(Method::Mlm, Some(model())).contains("generator"));
 }
 
+/// Shape keys that are left out would be those of another model, and its weights would not fit.
+#[test]
+fn the_shape_of_a_continued_model_is_written_whole() {
+    for relative_positions in [RelativePositions::default(), RelativePositions::MPNET] {
+        let encoder = EncoderConfig { relative_positions, embedding: Some(128), ..model().encoder };
+        let model = StartModel { encoder: encoder.clone(), ..model() };
+        let choice = Choice { method: Method::Mlm, size: None, model: Some(model), data: None };
+        let text = page(&survey(1_000_000), "run", &choice);
+        let table: toml::Table = text.parse().expect("TOML");
+        assert_eq!(table["encoder"].clone().try_into::<EncoderConfig>().expect("an encoder"), encoder, "{text}");
+    }
+}
+
 #[test]
 fn a_prepared_folder_determines_its_settings() {
     let page_of = |text_bytes: u64| {
@@ -86,6 +101,7 @@ fn a_prepared_folder_determines_its_settings() {
     let page = page_of(1_000_000);
     let table: toml::Table = page.parse().unwrap_or_else(|error| panic!("{error}\n{page}"));
     let prepare = &table["prepare"];
+    assert!(prepare.get("inputs").is_none(), "the corpus is that of the file of its preparation");
     let words = ["folder", "tokenizer", "packing"].map(|key| prepare[key].as_str().expect("a string"));
     assert_eq!(words, ["data/a", "data/a/tokenizer.json", "sentences"]);
     assert_eq!(prepare["max_seq_len"].as_integer(), Some(64));

@@ -11,7 +11,7 @@ fn refused(files: &[(&str, &str)]) -> anyhow::Error {
     for (name, text) in files {
         store.put(name, text.as_bytes()).expect("written");
     }
-    Survey::scan(&[home.path().display().to_string()]).expect_err("the corpus is unusable")
+    Survey::scan(&[home.path().display().to_string()], None).expect_err("the corpus is unusable")
 }
 
 #[test]
@@ -32,12 +32,39 @@ fn unusable_files_are_refused_by_name_with_the_code_of_the_corpus() {
         let error = refused(files);
         let message = format!("{error:#}");
         assert!(words.iter().all(|word| message.contains(word)), "{words:?}: {message}");
-        assert!(!message.contains("by hand"), "{message}");
+        assert!(!message.contains("--text-field"), "{message}");
         let code = format!("{:?}", crate::exit::code(&error));
         assert_eq!(code, format!("{:?}", std::process::ExitCode::from(42)), "{message}");
     }
     let message = refused(&[("a.jsonl", "{\"label\": 1}\n")]).to_string();
-    assert!(message.contains("by hand"), "{message}");
+    assert!(message.contains("--text-field"), "{message}");
+}
+
+#[test]
+fn a_named_text_field_leads_out_of_a_table_without_a_usual_one() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let inputs = [home.path().display().to_string()];
+    let rows = "id;kommentar\n1;ein Satz\n2;noch einer\n";
+    Store::folder(home.path()).expect("there").put("a.csv", rows.as_bytes()).expect("written");
+    let message = Survey::scan(&inputs, None).expect_err("no usual name").to_string();
+    assert!(message.contains("`kommentar`") && message.contains("`--text-field FIELD`"), "{message}");
+    let survey = Survey::scan(&inputs, Some("kommentar")).expect("the way out");
+    assert_eq!((survey.text_field.as_deref(), survey.document_bytes.len()), (Some("kommentar"), 2));
+    let wrong = Survey::scan(&inputs, Some("body")).expect_err("no such column").to_string();
+    assert!(wrong.contains("`body`"), "{wrong}");
+    Store::folder(home.path().join("plain")).expect("there").put("a.txt", b"a line\n").expect("written");
+    let plain = Survey::scan(&[home.path().join("plain").display().to_string()], Some("text")).expect_err("no fields");
+    assert!(plain.to_string().contains("have no fields; leave it out"), "{plain}");
+}
+
+#[test]
+fn files_of_another_format_are_refused_before_a_file_is_written() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("there");
+    store.put("a.jsonl", "{\"text\": \"some words\"}\n".repeat(20).as_bytes()).expect("written");
+    store.put("b.raw", "A line of a text.\n".repeat(200).as_bytes()).expect("written");
+    let error = Survey::scan(&[home.path().join("*").display().to_string()], None).expect_err("two formats");
+    assert!(error.to_string().contains("b.raw: none of its first 200 records is a JSON object"), "{error}");
 }
 
 #[test]
@@ -68,7 +95,7 @@ fn documents_that_do_not_fit_into_memory_are_named_and_skipped() {
         let home = tempfile::tempdir().expect("a temporary folder");
         Store::folder(home.path()).expect("there").put(name, text.as_bytes()).expect("written");
         let inputs = [home.path().display().to_string()];
-        let survey = Survey::scan(&inputs).expect("the other documents are usable");
+        let survey = Survey::scan(&inputs, None).expect("the other documents are usable");
         let place = survey.long_document.expect("a long document");
         assert!(place.ends_with(&format!("{name}:{line}")), "{place}");
         assert_eq!(survey.max_document_bytes, limit as u64);
@@ -91,12 +118,12 @@ fn json_arrays_on_one_line_are_surveyed() {
     ] {
         let home = tempfile::tempdir().expect("a temporary folder");
         Store::folder(home.path()).expect("there").put("a.json", file.as_bytes()).expect("written");
-        let survey = Survey::scan(&[home.path().display().to_string()]).expect("documents");
+        let survey = Survey::scan(&[home.path().display().to_string()], None).expect("documents");
         assert_eq!((survey.format.as_str(), survey.text_field.as_deref()), ("jsonl", Some(found)), "{file}");
         assert_eq!(survey.document_bytes, [text.len() as u64; 2]);
     }
     let message = refused(&[("a.json", "[{\"label\": \"x\"}, {\"label\": \"y\"}]")]).to_string();
-    assert!(message.contains("they have `label`") && message.contains("by hand"), "{message}");
+    assert!(message.contains("they have `label`") && message.contains("--text-field"), "{message}");
 }
 
 /// A table of a tebibyte, of which only the beginning is on disk: reading it to its end would take hours.
@@ -108,7 +135,7 @@ fn only_the_beginning_of_a_table_is_read() {
     Store::folder(home.path()).expect("there").put("a.csv", file.as_bytes()).expect("written");
     let long = std::fs::File::options().write(true).open(home.path().join("a.csv")).expect("there");
     long.set_len(1 << 40).expect("a file system with sparse files");
-    let survey = Survey::scan(&[home.path().display().to_string()]).expect("documents");
+    let survey = Survey::scan(&[home.path().display().to_string()], None).expect("documents");
     assert_eq!((survey.text_field.as_deref(), survey.document_bytes.len()), (Some("text"), DOCUMENTS));
     assert_eq!(survey.bytes, 1 << 40);
 }
@@ -123,7 +150,7 @@ fn a_wikipedia_dump_is_no_plain_text() {
     for input in ["", "wiki.xml"] {
         let home = tempfile::tempdir().expect("a temporary folder");
         Store::folder(home.path()).expect("there").put("wiki.xml", dump.as_bytes()).expect("written");
-        let survey = Survey::scan(&[home.path().join(input).display().to_string()]).expect("documents");
+        let survey = Survey::scan(&[home.path().join(input).display().to_string()], None).expect("documents");
         assert_eq!((survey.format.as_str(), survey.document_bytes.len()), ("wikipedia_xml", 8), "{input}");
     }
 }

@@ -192,16 +192,25 @@ impl ModelConfig {
         if json.starts_with(b"\xef\xbb\xbf") {
             return Err(format!("`{CONFIG}`: it begins with a byte-order mark; save it without"));
         }
-        let keys: serde_json::Value = serde_json::from_slice(json).map_err(syntax)?;
-        if !keys.is_object() {
+        let mut keys: serde_json::Value = serde_json::from_slice(json).map_err(syntax)?;
+        let Some(named) = keys.as_object_mut() else {
             return Err(format!("`{CONFIG}`: expected a JSON object with `model_type`"));
+        };
+        // As `transformers` reads it: a key without a value has its default.
+        named.retain(|_, value| !value.is_null());
+        if !named.contains_key("model_type") {
+            return Err(format!(
+                "`{CONFIG}`: it has no `model_type`, as files before 2020; add the type of the model, such as \
+                 `\"model_type\": \"bert\"`"
+            ));
         }
-        let kind: Kind = serde_json::from_slice(json).map_err(syntax)?;
+        let json = keys.to_string();
+        let kind: Kind = serde_json::from_str(&json).map_err(syntax)?;
         ModelFamily::from_model_type(&kind.model_type)?;
         if let Some(problem) = number_problem(&keys) {
             return Err(problem);
         }
-        let config: Self = serde_json::from_slice(json).map_err(syntax)?;
+        let config: Self = serde_json::from_str(&json).map_err(syntax)?;
         if !config.hidden_size.is_multiple_of(config.num_attention_heads) {
             return Err(format!(
                 "`{CONFIG}`: `hidden_size` = {} is not a multiple of `num_attention_heads` = {}",
@@ -464,6 +473,15 @@ mod tests {
         });
         keys[key] = value.clone();
         ModelConfig::parse(keys.to_string().as_bytes())
+    }
+
+    #[test]
+    fn files_of_the_first_years_are_read_or_name_the_missing_key() {
+        for key in ["architectures", "torch_dtype", "pad_token_id"] {
+            assert!(parse("bert", key, &Value::Null).is_ok(), "{key}");
+        }
+        let problem = parse("bert", "model_type", &Value::Null).err().expect("refused");
+        assert!(problem.contains("no `model_type`") && problem.contains("`\"model_type\": \"bert\"`"), "{problem}");
     }
 
     #[test]
