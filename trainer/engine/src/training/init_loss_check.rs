@@ -232,6 +232,7 @@ mod tests {
             trainer.step(&[testing::batch(2), testing::batch(3)]).expect("good batches");
             trainer.figures().expect("finite")
         };
-        assert_eq!(run(true), run(false));
+        // As text, in which NaN equals NaN: a metric may count nothing.
+        assert_eq!(format!("{:?}", run(true)), format!("{:?}", run(false)));
     }
 }
