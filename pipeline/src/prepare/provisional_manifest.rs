@@ -22,7 +22,7 @@ use store::Store;
 
 use super::config::PrepareConfig;
 use super::part_check::PartExpectation;
-use crate::tokenize::Facts;
+use crate::tokenize::{Facts, TOKENIZER_CONFIG};
 use crate::{Error, Result};
 
 /// Name of the object.
@@ -104,7 +104,7 @@ impl ProvisionalManifest {
 
     /// Removes the object and the objects that it names.
     pub(super) fn remove(store: &Store) -> Result<()> {
-        [NAME, VOCAB, manifest::TOKENIZER].into_iter().try_for_each(|name| Ok(store.delete(name)?))
+        [NAME, VOCAB, manifest::TOKENIZER, TOKENIZER_CONFIG].into_iter().try_for_each(|name| Ok(store.delete(name)?))
     }
 
     /// Returns the manifest of the available parts of these dataset versions, validated as if it had been read. It

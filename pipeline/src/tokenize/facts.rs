@@ -219,7 +219,7 @@ fn kind(json: &Value) -> String {
     }
 }
 
-fn is_byte_level(step: &Value) -> bool {
+pub(super) fn is_byte_level(step: &Value) -> bool {
     step["type"] == "ByteLevel" || parts(step).any(is_byte_level)
 }
 

@@ -10,6 +10,7 @@ mod memory;
 pub(crate) mod pool;
 mod runs;
 mod texts;
+mod transformers;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ pub(crate) use self::fast::fetch;
 pub use self::hf::{HfTokenizer, TokenRange};
 pub use self::load::{load, load_from_model, of_json};
 pub use self::texts::Texts;
+pub use self::transformers::{Framing, TOKENIZER_CONFIG, prepared_config, tokenizer_config, with_framing};
 use crate::Result;
 
 /// Implementation of the tokenizer. Both give the same ids.
