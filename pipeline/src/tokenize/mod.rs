@@ -3,12 +3,14 @@
 pub(crate) mod describe;
 mod facts;
 mod fast;
+mod files;
 mod fingerprint;
 pub mod hf;
 mod load;
 mod memory;
 pub(crate) mod pool;
 mod runs;
+mod settings;
 mod texts;
 mod transformers;
 
@@ -21,7 +23,7 @@ pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
 // Shared by other modules, so that processor-specific instructions stay in one module.
 pub(crate) use self::fast::fetch;
 pub use self::hf::{HfTokenizer, TokenRange};
-pub use self::load::{load, load_from_model, of_json};
+pub use self::load::{knows_lowercase, load, load_from_model, of_json};
 pub use self::texts::Texts;
 pub use self::transformers::{Framing, TOKENIZER_CONFIG, prepared_config, tokenizer_config, with_framing};
 use crate::Result;
