@@ -25,7 +25,8 @@ pub(crate) use self::fast::fetch;
 pub use self::hf::{HfTokenizer, TokenRange};
 pub use self::load::{knows_lowercase, load, load_from_model, of_json};
 pub use self::texts::Texts;
-pub use self::transformers::{Framing, TOKENIZER_CONFIG, prepared_config, tokenizer_config, with_framing};
+pub(crate) use self::transformers::prepared_config;
+pub use self::transformers::{Framing, TOKENIZER_CONFIG, tokenizer_config, with_framing};
 use crate::Result;
 
 /// Implementation of the tokenizer. Both give the same ids.

@@ -71,8 +71,7 @@ pub fn tokenizer_config<'a>(
 }
 
 /// Returns [`TOKENIZER_CONFIG`] of a prepared folder, with which `transformers` knows its special tokens.
-#[must_use]
-pub fn prepared_config(facts: &Facts, max_seq_len: u32) -> String {
+pub(crate) fn prepared_config(facts: &Facts, max_seq_len: u32) -> String {
     let token = |id: u32| facts.tokens[id as usize].as_str();
     let framing = Framing::usual(token(facts.special().cls));
     tokenizer_config(&facts.manifest, &facts.json, token, max_seq_len, framing.has_segments)
