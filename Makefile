@@ -3,7 +3,7 @@
 # Checks and tests are built with every feature, and all of them with the same: other features would build all again.
 FEATURES := --features cloze/otlp,cloze-train/otlp
 
-.PHONY: help setup demo install dist test test-timing check test-readers test-stores fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-many-files bench-prepare bench-tokenize bench-train bench-remote bench-views bench-watched profile-cases scaling scaling-check golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers test-stores test-text-to-prediction fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-duplicates bench-filters bench-load bench-many-files bench-prepare bench-tokenize bench-train bench-remote bench-views bench-watched profile-cases scaling scaling-check golden test-extension code-stats fuzz soak test-cluster test-deploy test-page clean
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ check: setup     ## the checks of CI
 
 test-readers: setup  ## read the outputs of a small run with TensorBoard, DuckDB, a collector and Perfetto (PROGRAM=path)
 	@scripts/test-readers
+
+test-text-to-prediction:  ## compare exports in transformers 4 and 5 with cloze, from a text to a prediction (after SETUP=full make setup and a release build); writes docs/exports-tested.md (SCRATCH=folder keeps everything)
+	@scripts/test-text-to-prediction
 
 test-stores:     ## run the contract of a store on moto (S3) and Azurite (Azure); writes docs/stores-tested.md (SCRATCH=folder keeps the servers)
 	@scripts/test-stores

@@ -57,6 +57,7 @@ fn a_run_learns_a_task_and_predicts_it() {
     // Without its prepared folder, a run keeps the names of the classes and can be evaluated.
     std::fs::rename(home.join("second/data"), home.join("moved")).expect("renamed");
     home.run_ok(&["export", "second/run", "--out", "model"]);
+    testkit::exports::assert_tokenizer(&home.join("model"));
     let config: Value = serde_json::from_str(&read("model/config.json")).expect("JSON");
     assert_eq!((&config["id2label"]["1"], &config["label2id"]["0"]), (&"1".into(), &0.into()));
     assert_eq!(config["architectures"][0], "BertForSequenceClassification");
@@ -85,6 +86,10 @@ fn scores_are_learned_from_pairs() {
     let args = ["finetune", "pairs", "--task", "task.toml", "--from", "run", "--out", "out", "--max-seq-len", "32"];
     let outcome = home.run(&[&args[..], &["--epochs", "16", "--lr", "2e-3", "--batch-size", "16"]].concat());
     assert!(outcome.code == Some(0) && outcome.stdout.contains("dev: 20 examples: spearman 1.0000"), "{outcome}");
+    home.run_ok(&["export", "out/run", "--out", "model"]);
+    testkit::exports::assert_tokenizer(&home.join("model"));
+    let card = std::fs::read_to_string(home.join("model/README.md")).expect("a model card");
+    assert!(card.contains(r#"tokenizer("The first text.", "The second text.", truncation=True"#), "{card}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::collate::{Item, PlannedView, collate};
 use crate::pack::Packed;
 use crate::prepare::vocab_to_parquet;
 use crate::shard::{ShardOptions, ShardWriter};
-use crate::tokenize::{HfTokenizer, Tokenizer as _};
+use crate::tokenize::{HfTokenizer, TOKENIZER_CONFIG, Tokenizer as _, prepared_config};
 use crate::views::{AnyView, truncated};
 
 /// Name of the packing in the manifest.
@@ -109,6 +109,7 @@ pub fn write(
     let name = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
     let path = "vocab/00000.parquet".to_owned();
     store.put(manifest::TOKENIZER, &facts.json)?;
+    store.put(TOKENIZER_CONFIG, prepared_config(facts, options.max_seq_len).as_bytes())?;
     store.put(&path, &vocab)?;
     let mut manifest = Manifest {
         tokenizer: facts.manifest.clone(),

@@ -10,6 +10,7 @@ use std::path::Path;
 use pipeline::corpus::{Corpus, CorpusConfig, FileExtensions};
 use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
+use pipeline::tokenize;
 use schemas::Problem;
 
 use super::source::ConfigSource;
@@ -95,10 +96,7 @@ pub(super) fn tokenizer_problem(config: &PrepareConfig) -> Option<Problem> {
         let message = format!("{}: no such file or folder", path.display());
         return Some(Problem::new("prepare.tokenizer", message).hint("`cloze tokenizer train` writes a `.json` file"));
     }
-    let is_list = |path: &Path| path.extension().is_some_and(|ending| ending == "txt");
-    let others = ["tokenizer.json", "vocab.json"].map(|name| path.join(name));
-    let is_open = is_list(path) || (path.join("vocab.txt").exists() && !others.iter().any(|other| other.exists()));
-    (is_open && config.lowercase.is_none()).then(|| {
+    (config.lowercase.is_none() && !tokenize::knows_lowercase(path)).then(|| {
         let message = format!("{}: a list of tokens cannot tell whether text is lowercased", path.display());
         Problem::new("prepare.lowercase", message).hint("set `prepare.lowercase` to `true` or `false`")
     })

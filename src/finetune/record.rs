@@ -8,6 +8,7 @@ use pipeline::views::AnyView;
 use schemas::Sealed;
 use serde::{Deserialize, Serialize};
 use store::Store;
+use tasks::layout::FileLayout;
 use tasks::task::{ExampleSet, SetPurpose};
 use tasks::{AnyTask, Example, TaskOutput};
 
@@ -114,6 +115,17 @@ impl TaskRecord {
         let Some((bytes, _)) = store.get_with_stat(NAME)? else { return Ok(None) };
         let record = Self::unseal(&bytes).map_err(|error| Usage(format!("{}: {error}", store.place(NAME))))?;
         Ok(Some(record))
+    }
+
+    /// Whether its examples have two texts.
+    #[must_use]
+    pub fn has_pairs(&self) -> bool {
+        let has_second = |set: ExampleSet| match set.layout {
+            FileLayout::Table(table) => table.columns.second.is_some(),
+            FileLayout::SquadJson => true,
+            FileLayout::WordFile(_) => false,
+        };
+        self.prompt.is_none() && self.task.sets().into_iter().any(has_second)
     }
 
     /// Returns the rows of a folder that was prepared with the same record; `None` if it must be written.

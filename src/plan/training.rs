@@ -6,7 +6,7 @@ use std::path::Path;
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
 use schemas::Problem;
-use schemas::columns::{ATTENTION_MASK, LABELS, TOKEN_TYPES};
+use schemas::columns::{ATTENTION_MASK, LABELS};
 use trainer_plan::config::{ModelFamily, TrainConfig};
 use trainer_plan::encoder::VocabFacts;
 use trainer_plan::hf::{self, ExportChoice};
@@ -147,9 +147,13 @@ pub fn export_choice(
     network: &str,
     family: Option<ModelFamily>,
 ) -> Result<ExportChoice, trainer_plan::Error> {
-    let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
-    let two_segments = config.views.iter().find(|(_, view)| makes_segments(view)).map(|(name, _)| name.as_str());
-    hf::choose(plan, network, family, two_segments)
+    hf::choose(plan, network, family, view_with_segments(config))
+}
+
+/// Returns the name of a view whose rows have two segments, if there is one.
+#[must_use]
+pub fn view_with_segments(config: &Config) -> Option<&str> {
+    config.views.iter().find(|(_, view)| view.makes_segments()).map(|(name, _)| name.as_str())
 }
 
 /// Returns the number of tokens in a row of each view.

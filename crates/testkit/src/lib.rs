@@ -11,11 +11,13 @@
 //! | [`crash_after()`] | store that fails after a number of changes |
 //! | [`check_contract()`] | contract of every storage backend |
 //! | [`corpus`] | generated documents |
+//! | [`exports`] | checks of exported models |
 //! | [`servers`] | servers of HTTP, S3 and Azure in memory, with faults |
 //! | [`tree`] | source files of this repository |
 
 pub mod corpus;
 mod crash_after;
+pub mod exports;
 mod files;
 mod home;
 mod outcome;

@@ -19,6 +19,7 @@ use super::provisional_manifest;
 use super::reject_stats::{has_reason, reasons, too_many_bad_lines, usual_max};
 use super::text_rules::{self, FilteredDocument};
 use crate::corpus::{Corpus, Piece, RejectReason};
+use crate::tokenize::{TOKENIZER_CONFIG, prepared_config};
 use crate::{Error, Result};
 
 /// Maximum number of logged rejects of a corpus.
@@ -271,6 +272,9 @@ pub(super) fn publish(work: &PrepareJob, lists: &VersionLists, fold: &Aggregate<
     let before = store.get_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
     let facts = work.tools.tokenizer.facts();
     write(manifest::TOKENIZER, &facts.json)?;
+    if !work.config.has_tokenizer_in_folder() {
+        write(TOKENIZER_CONFIG, prepared_config(facts, work.config.max_seq_len).as_bytes())?;
+    }
     let mut dataset_versions = Vec::new();
     let newest = lists.iter().count() - 1;
     for (number, list) in lists.iter().enumerate() {

@@ -44,7 +44,8 @@ pub struct PrepareConfig {
     pub on_invalid_file: InvalidFilePolicy,
     /// Tokenizer: `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
     pub tokenizer: PathBuf,
-    /// Whether text is lowercased. Required with `vocab.txt`, which does not tell; compared with other tokenizers.
+    /// Whether text is lowercased. Required with a `vocab.txt` without `do_lower_case` in `tokenizer_config.json`; compared
+    /// with other tokenizers.
     pub lowercase: Option<bool>,
     /// Implementation of the tokenizer. The ids are the same. A run compares both on a sample of its corpus, and
     /// stops if they differ.

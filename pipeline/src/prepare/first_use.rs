@@ -9,6 +9,7 @@ use schemas::{Sealed, manifest};
 use serde_json::Value;
 use store::Store;
 
+use super::config::PrepareConfig;
 use super::fingerprints::{self, Fingerprints};
 use super::folder_lock::LOCK;
 use super::listing::ObjectListing;
@@ -17,6 +18,7 @@ use super::part_objects::is_like_a_part;
 use super::planned_inputs::{self, PlannedInputs};
 use super::provisional_manifest::ProvisionalManifest;
 use crate::corpus::{Corpus, KnownFiles};
+use crate::tokenize::{Facts, TOKENIZER_CONFIG, prepared_config};
 use crate::{Error, Result};
 
 const HINT: &str = "name another `prepare.folder`, or move it elsewhere";
@@ -37,14 +39,17 @@ pub(super) fn refuse_parts(store: &Store) -> Result<()> {
 }
 
 /// Refuses a folder without a part list whose files a preparation with this tokenizer would replace.
-pub(super) fn refuse_files(store: &Store, tokenizer: &[u8]) -> Result<()> {
+pub(super) fn refuse_files(store: &Store, tokenizer: &Facts, config: &PrepareConfig) -> Result<()> {
     if ProvisionalManifest::read(store).is_ok() {
         // A preparation has begun here.
         return Ok(());
     }
-    for name in [manifest::TOKENIZER, fingerprints::NAME, planned_inputs::NAME, LOCK] {
+    // A tokenizer that is configured in the folder keeps its own file of this name.
+    let for_transformers = (!config.has_tokenizer_in_folder()).then_some(TOKENIZER_CONFIG);
+    let names = [manifest::TOKENIZER, fingerprints::NAME, planned_inputs::NAME, LOCK];
+    for name in names.into_iter().chain(for_transformers) {
         let found = store.get_with_stat(name)?;
-        if found.is_some_and(|(bytes, _)| !is_ours(name, &bytes, tokenizer)) {
+        if found.is_some_and(|(bytes, _)| !is_ours(name, &bytes, tokenizer, config)) {
             let place = store.place(name);
             return Err(Error::Config(format!(
                 "{place}: a preparation would replace this file of another origin; {HINT}"
@@ -55,9 +60,10 @@ pub(super) fn refuse_files(store: &Store, tokenizer: &[u8]) -> Result<()> {
 }
 
 /// Whether a preparation with this tokenizer may have written the file.
-fn is_ours(name: &str, bytes: &[u8], tokenizer: &[u8]) -> bool {
+fn is_ours(name: &str, bytes: &[u8], tokenizer: &Facts, config: &PrepareConfig) -> bool {
     match name {
-        manifest::TOKENIZER => bytes == tokenizer,
+        manifest::TOKENIZER => bytes == tokenizer.json,
+        TOKENIZER_CONFIG => bytes == prepared_config(tokenizer, config.max_seq_len).as_bytes(),
         fingerprints::NAME => Fingerprints::unseal(bytes).is_ok(),
         planned_inputs::NAME => PlannedInputs::unseal(bytes).is_ok(),
         _ => bytes.is_empty() || serde_json::from_slice::<Value>(bytes).is_ok_and(|lock| lock.get("holder").is_some()),

@@ -133,7 +133,7 @@ impl Planned {
         if let Some(store) = store {
             check_lists(store, listed)?;
             if listed == 0 {
-                first_use::refuse_files(store, &tools.tokenizer.facts().json)?;
+                first_use::refuse_files(store, tools.tokenizer.facts(), config)?;
             }
             first_use::refuse_inputs(&corpus, &known, &config.folder)?;
         }

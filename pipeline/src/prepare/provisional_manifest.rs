@@ -22,7 +22,7 @@ use store::Store;
 
 use super::config::PrepareConfig;
 use super::part_check::PartExpectation;
-use crate::tokenize::Facts;
+use crate::tokenize::{Facts, TOKENIZER_CONFIG};
 use crate::{Error, Result};
 
 /// Name of the object.
@@ -104,8 +104,8 @@ impl ProvisionalManifest {
 
     /// Removes the object and the objects that it names, but keeps the tokenizer on request.
     pub(super) fn remove(store: &Store, keeps_tokenizer: bool) -> Result<()> {
-        let tokenizer = (!keeps_tokenizer).then_some(manifest::TOKENIZER);
-        [NAME, VOCAB].into_iter().chain(tokenizer).try_for_each(|name| Ok(store.delete(name)?))
+        let tokenizer = if keeps_tokenizer { &[][..] } else { &[manifest::TOKENIZER, TOKENIZER_CONFIG] };
+        [NAME, VOCAB].iter().chain(tokenizer).try_for_each(|name| Ok(store.delete(name)?))
     }
 
     /// Returns the manifest of the available parts of these dataset versions, validated as if it had been read. It

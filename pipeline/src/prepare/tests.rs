@@ -201,6 +201,7 @@ fn damage_is_repaired_by_running_again() {
         ("manifest.json", 0),
         ("vocab/00000.parquet", 0),
         ("tokenizer.json", 0),
+        ("tokenizer_config.json", 0),
     ] {
         let bytes = &whole[name];
         let mut flipped = bytes.clone();

@@ -94,7 +94,13 @@ pub(super) fn tokens(model: &tokenizers::Tokenizer) -> Result<Vec<String>, Strin
 
 /// Returns the special ids by their two usual spellings; the error names all missing ones.
 fn special_ids(model: &tokenizers::Tokenizer) -> Result<SpecialIds, String> {
-    let find = |names: [&str; 2]| names.iter().find_map(|name| model.token_to_id(name));
+    let added = model.get_added_tokens_decoder();
+    // MPNet's vocabulary has both spellings, of which one is used.
+    let is_used = |id: &u32| added.get(id).is_some_and(|token| token.special);
+    let find = |names: [&str; 2]| {
+        let ids = || names.iter().filter_map(|name| model.token_to_id(name));
+        ids().find(is_used).or_else(|| ids().next())
+    };
     let needed = [["[PAD]", "<pad>"], ["[CLS]", "<s>"], ["[SEP]", "</s>"], ["[MASK]", "<mask>"]];
     let missing: Vec<_> = needed.iter().filter(|names| find(**names).is_none()).map(|names| names[0]).collect();
     let ([Some(pad), Some(cls), Some(sep), Some(mask)], true) = (needed.map(find), missing.is_empty()) else {
@@ -219,7 +225,7 @@ fn kind(json: &Value) -> String {
     }
 }
 
-fn is_byte_level(step: &Value) -> bool {
+pub(super) fn is_byte_level(step: &Value) -> bool {
     step["type"] == "ByteLevel" || parts(step).any(is_byte_level)
 }
 

@@ -1,6 +1,5 @@
 //! Tokenizer files: `tokenizer.json`, `vocab.txt`, or `vocab.json` with `merges.txt`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -10,53 +9,77 @@ use serde_json::{Map, Value};
 use super::HfTokenizer;
 use super::describe::{byte_level, render, word_piece};
 use super::facts::{Facts, tokens};
+use super::files::read_text;
 use super::fingerprint::fingerprint;
+use super::settings::Settings;
 use crate::{Error, Result};
 
-/// Reads the tokenizer at `path`: a file, or a folder that contains one. `lowercase` is required for a `vocab.txt`, and
-/// must not contradict another file.
+/// Reads the tokenizer at `path`: a file, or a folder that contains one. `lowercase` is required for a `vocab.txt` without
+/// `do_lower_case` in a `tokenizer_config.json`, and must not contradict the files.
 pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
+    load_or_default(path, lowercase, None)
+}
+
+/// Reads the tokenizer of the folder of a `transformers` model.
+///
+/// Text of a `vocab.txt` is lowercased unless `do_lower_case` says otherwise, as in `transformers`.
+pub fn load_from_model(folder: &Path) -> Result<HfTokenizer> {
+    load_or_default(folder, None, Some(true))
+}
+
+/// Whether the files at `path` say whether text is lowercased. A tokenizer that cannot be read says so when it is loaded.
+#[must_use]
+pub fn knows_lowercase(path: &Path) -> bool {
+    let Ok(file) = find(path) else { return true };
+    !is_list(&file)
+        || Settings::read(&file).and_then(|settings| settings.lowercase()).is_ok_and(|found| found.is_some())
+}
+
+fn is_list(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "txt")
+}
+
+/// Reads a tokenizer. `default` says whether text of a `vocab.txt` is lowercased if nothing else does.
+fn load_or_default(path: &Path, lowercase: Option<bool>, default: Option<bool>) -> Result<HfTokenizer> {
     let file = find(path)?;
     let refuse = |message: String| Error::Tokenizer { path: file.clone(), message };
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let text = read(&file)?;
-    if file.extension().is_some_and(|extension| extension == "txt") {
-        let lowercase = lowercase.ok_or_else(|| {
+    let settings = Settings::read(&file)?;
+    let text = read_text(&file)?;
+    let tokenizer = if is_list(&file) {
+        let found = settings.lowercase()?;
+        if let (Some(found), Some(wanted)) = (found, lowercase.filter(|wanted| Some(*wanted) != found)) {
+            return Err(refuse(format!(
+                "`do_lower_case` of its `tokenizer_config.json` is {found}, the configuration says {wanted}; drop \
+                 `prepare.lowercase`"
+            )));
+        }
+        let lowercase = found.or(lowercase).or(default).ok_or_else(|| {
             refuse(
                 "a vocabulary cannot tell whether text is lowercased; set `prepare.lowercase = true` or `false`".into(),
             )
         })?;
-        from_json(&render(&word_piece(&text, lowercase), refuse)?, refuse)
+        let mut json = word_piece(&text, lowercase);
+        settings.in_word_piece(&mut json)?;
+        from_json(&render(&json, refuse)?, refuse)?
     } else if name == "vocab.json" {
-        let merges = read(&file.with_file_name("merges.txt"))?;
-        from_json(&render(&byte_level(&text, &merges).map_err(refuse)?, refuse)?, refuse)
+        let merges = read_text(&file.with_file_name("merges.txt"))?;
+        let mut json = byte_level(&text, &merges).map_err(refuse)?;
+        settings.in_byte_level(&mut json)?;
+        from_json(&render(&json, refuse)?, refuse)?
     } else {
         let tokenizer = from_json(text.as_bytes(), refuse)?;
         let found = super::Tokenizer::facts(&tokenizer).manifest.lowercase;
-        match lowercase {
-            Some(wanted) if wanted != found => Err(refuse(format!(
+        if let Some(wanted) = lowercase.filter(|wanted| *wanted != found) {
+            return Err(refuse(format!(
                 "it says lowercase = {found}, the configuration says {wanted}; drop `prepare.lowercase`"
-            ))),
-            _ => Ok(tokenizer),
+            )));
         }
-    }
-}
-
-/// Reads the tokenizer of the folder of a `transformers` model, and whether its text is lowercased.
-///
-/// For a `vocab.txt`, `do_lower_case` of `tokenizer_config.json` decides; `transformers` assumes that it is true.
-pub fn load_from_model(folder: &Path) -> Result<HfTokenizer> {
-    if folder.join("tokenizer.json").is_file() || !folder.join("vocab.txt").is_file() {
-        return load(folder, None);
-    }
-    let config = folder.join("tokenizer_config.json");
-    let config: Value = if config.is_file() {
-        let refuse = |error: serde_json::Error| Error::Tokenizer { path: config.clone(), message: error.to_string() };
-        serde_json::from_str(&read(&config)?).map_err(refuse)?
-    } else {
-        Value::Null
+        settings.compare(&serde_json::from_str(&text).expect("it was read as JSON"))?;
+        tokenizer
     };
-    load(folder, Some(config["do_lower_case"].as_bool().unwrap_or(true)))
+    settings.compare_special(super::Tokenizer::facts(&tokenizer))?;
+    Ok(tokenizer)
 }
 
 /// Parses a `tokenizer.json` that was read from `place`.
@@ -81,16 +104,6 @@ fn find(path: &Path) -> Result<PathBuf> {
         Some("merges.txt") => Ok(path.with_file_name("vocab.json")),
         _ => Ok(path.to_owned()),
     }
-}
-
-/// Reads a text file without the byte-order mark that some editors write.
-fn read(path: &Path) -> Result<String> {
-    let mut text = fs::read_to_string(path)
-        .map_err(|error| Error::Tokenizer { path: path.to_owned(), message: error.to_string() })?;
-    if text.starts_with('\u{feff}') {
-        text.remove(0);
-    }
-    Ok(text)
 }
 
 fn from_json(bytes: &[u8], refuse: impl Fn(String) -> Error) -> Result<HfTokenizer> {

@@ -3,13 +3,16 @@
 pub(crate) mod describe;
 mod facts;
 mod fast;
+mod files;
 mod fingerprint;
 pub mod hf;
 mod load;
 mod memory;
 pub(crate) mod pool;
 mod runs;
+mod settings;
 mod texts;
+mod transformers;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +23,10 @@ pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
 // Shared by other modules, so that processor-specific instructions stay in one module.
 pub(crate) use self::fast::fetch;
 pub use self::hf::{HfTokenizer, TokenRange};
-pub use self::load::{load, load_from_model, of_json};
+pub use self::load::{knows_lowercase, load, load_from_model, of_json};
 pub use self::texts::Texts;
+pub(crate) use self::transformers::prepared_config;
+pub use self::transformers::{Framing, TOKENIZER_CONFIG, tokenizer_config, with_framing};
 use crate::Result;
 
 /// Implementation of the tokenizer. Both give the same ids.

@@ -72,6 +72,10 @@ impl View for LabelledExample {
         const { &[INPUT_IDS.spec(), TOKEN_TYPES.spec(), TARGETS.spec()] }
     }
 
+    fn makes_segments(&self) -> bool {
+        !self.two_separators
+    }
+
     fn needs_sentences(&self) -> bool {
         true
     }

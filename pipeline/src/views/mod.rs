@@ -4,6 +4,7 @@
 //! annotates the row of another view ([`mask`], [`corrupt`], [`window`]). Both are pure functions of their address and
 //! of the samples that the address names.
 
+use schemas::columns::TOKEN_TYPES;
 use schemas::{ColumnSpec, Sample, Vocab};
 
 use crate::audit_counters::{AuditCounters, AuditedView};
@@ -57,6 +58,11 @@ pub trait View: Send + Sync {
     /// Returns true if the samples must be labelled examples.
     fn needs_targets(&self) -> bool {
         false
+    }
+
+    /// Returns true if its rows may have a second segment.
+    fn makes_segments(&self) -> bool {
+        self.columns().contains(&TOKEN_TYPES.spec())
     }
 
     /// Returns the maximum distance of positives from their anchor, if the view has positives.

@@ -3,6 +3,7 @@
 mod model_card;
 mod staged;
 mod swapped_ids;
+mod usage;
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ use cloze::cli;
 use cloze::exit::Usage;
 use cloze::finetune::{TaskRecord, chosen_step};
 use cloze::plan::Plan;
-use cloze::plan::training::export_choice;
+use cloze::plan::training::{export_choice, view_with_segments};
 use pipeline::load;
+use pipeline::tokenize::{Framing, TOKENIZER_CONFIG, tokenizer_config, with_framing};
 use schemas::{Vocab, manifest};
-use serde_json::json;
 use store::Store;
 use telemetry::terminal::{note, outcome};
 use trainer::device::tensors::HostTensors;
@@ -24,7 +25,7 @@ use trainer_plan::config::ModelFamily;
 use trainer_plan::hf::ExportChoice;
 
 use self::model_card::ModelCard;
-use self::staged::{CARD, Staged, TOKENIZER_CONFIG, VOCAB};
+use self::staged::{CARD, Staged, VOCAB};
 use self::swapped_ids::SwappedIds;
 
 /// Options of an export.
@@ -84,16 +85,22 @@ impl Model {
         let choice = export_choice(plan.config(), plan.train(), network, family);
         let mut choice = choice.map_err(|error| Usage(error.to_string()))?;
         let data = plan.data();
-        if let Some(record) = TaskRecord::find(&data.store)? {
+        let task = TaskRecord::find(&data.store)?;
+        if let Some(record) = &task {
             choice.labels = record.task.output().labels().to_vec();
         }
         let vocab = plan.vocab();
+        let info = &data.manifest.tokenizer;
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
+        let tokenizer = with_framing(tokenizer, info, framing(plan, task.as_ref()))?;
         let pad = vocab.special().pad;
         let ids = SwappedIds { pad, exported: choice.family.exported_pad(pad) };
         let tokenizer = ids.in_tokenizer(tokenizer)?;
-        let tokenizer_config = tokenizer_config(plan, choice.family);
-        let is_wordpiece = data.manifest.tokenizer.kind == "wordpiece";
+        let length = plan.train().encoder.max_positions;
+        // Segments of pairs are outside of the table of RoBERTa. MPNet has none.
+        let reads_token_types = !matches!(choice.family, ModelFamily::Roberta | ModelFamily::Mpnet);
+        let tokenizer_config = tokenizer_config(info, &tokenizer, |id| vocab.token(id), length, reads_token_types);
+        let is_wordpiece = info.kind == "wordpiece";
         let vocab_txt = vocab_txt(vocab, ids).filter(|_| is_wordpiece);
         Ok(Self { plan: plan.train().clone(), choice, tokenizer, tokenizer_config, vocab_txt })
     }
@@ -116,25 +123,13 @@ fn vocab_txt(vocab: &Vocab, ids: SwappedIds) -> Option<String> {
     (!is_broken).then(|| tokens().flat_map(|token| [token, "\n"]).collect())
 }
 
-/// Returns the file that `AutoTokenizer` requires in addition to `tokenizer.json`.
-fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
+/// Returns the framing of the rows of a run: that of its labelled examples, or that of rows with two segments.
+fn framing(plan: &Plan, task: Option<&TaskRecord>) -> Framing {
     let vocab = plan.vocab();
-    let special = plan.vocab().special();
-    let mut config = json!({
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": plan.train().encoder.max_positions,
-        "do_lower_case": plan.data().manifest.tokenizer.lowercase,
-        "pad_token": vocab.token(special.pad),
-        "cls_token": vocab.token(special.cls),
-        "sep_token": vocab.token(special.sep),
-        "mask_token": vocab.token(special.mask),
-    });
-    if let Some(unk) = special.unk {
-        config["unk_token"] = vocab.token(unk).into();
+    match task {
+        Some(record) if record.rows.separators == 2 => Framing::ROBERTA,
+        Some(_) => Framing::BERT,
+        None if view_with_segments(plan.config()).is_some() => Framing::BERT,
+        None => Framing::usual(vocab.token(vocab.special().cls)),
     }
-    if matches!(family, ModelFamily::Roberta | ModelFamily::Mpnet) {
-        // Without this, `token_type_ids` of pairs are outside of the table of RoBERTa. MPNet has none.
-        config["model_input_names"] = json!(["input_ids", "attention_mask"]);
-    }
-    format!("{config:#}\n")
 }

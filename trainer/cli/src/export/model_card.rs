@@ -6,10 +6,12 @@ use std::path::Path;
 
 use cloze::finetune::TaskRecord;
 use cloze::plan::Plan;
-use schemas::{Step, printable};
+use schemas::{Step, markdown_code, markdown_text};
 use telemetry::quantities::{count, short};
 use trainer_plan::checkpoint::{self, State};
 use trainer_plan::hf::ExportChoice;
+
+use super::usage;
 
 /// Content of a model card.
 pub(super) struct ModelCard<'a> {
@@ -40,26 +42,26 @@ impl ModelCard<'_> {
     /// Returns the text, in the format of the Hugging Face Hub: metadata in YAML, then Markdown.
     pub(super) fn text(&self) -> Result<String, trainer_plan::Error> {
         let class = self.choice.class;
-        let loader = self.choice.loader();
-        let model = self.choice.load_expression(&loader, "FOLDER");
-        let tokenizer = self.choice.load_expression("AutoTokenizer", "FOLDER");
         let task = if class.ends_with("ForMaskedLM") { "pipeline_tag: fill-mask\n" } else { "" };
         let name = self.run.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let record = TaskRecord::find(&self.plan.data().store).ok().flatten();
         let origin = match &record {
-            Some(record) => format!("fine-tuned on `{}`: it predicts {}", record.task.kind(), record.task.output()),
+            Some(record) => {
+                let output = markdown_text(&record.task.output().to_string());
+                format!("fine-tuned on `{}`: it predicts {output}", record.task.kind())
+            }
             None => "pretrained".to_owned(),
         };
         let mut text = format!(
             "---\nlibrary_name: transformers\n{task}tags:\n- cloze\n---\n\n# {}\n\n\
-             `{class}` that `cloze {}` {origin}, network `{}` after step {}.\n\n\
-             ```python\nfrom transformers import AutoTokenizer, {loader}\n\n\
-             model = {model}\ntokenizer = {tokenizer}\n```\n",
-            printable(&name).replace('\n', " "),
+             `{class}` that `cloze {}` {origin}, network {} after step {}.\n\n",
+            markdown_text(&name),
             env!("CARGO_PKG_VERSION"),
-            self.choice.network,
+            markdown_code(&self.choice.network),
             count(self.step.0),
         );
+        let is_pair = record.as_ref().is_some_and(TaskRecord::has_pairs);
+        text.push_str(&usage::code(self.choice, self.plan.vocab(), is_pair));
         text.push_str("\n## Training\n\n| | |\n|---|---|\n");
         let part = record.as_ref().and_then(TaskRecord::part).map(|part| ("training examples", part));
         for (label, value) in self.facts().into_iter().chain(part) {
@@ -69,7 +71,7 @@ impl ModelCard<'_> {
         if !scores.is_empty() {
             text.push_str("\n## Validation\n\n| score | value |\n|---|---|\n");
             for (name, value) in scores {
-                let _ = writeln!(text, "| {} | {value:.4} |", printable(&name));
+                let _ = writeln!(text, "| {} | {value:.4} |", markdown_text(&name));
             }
         }
         let mut configuration = self.plan.config().resolved();
@@ -79,7 +81,8 @@ impl ModelCard<'_> {
             configuration.remove(*section);
         }
         let configuration = toml::to_string(&configuration).expect("a configuration is plain values");
-        let _ = write!(text, "\n## Configuration\n\n```toml\n{configuration}```\n\n");
+        let fence = fence(&configuration);
+        let _ = write!(text, "\n## Configuration\n\n{fence}toml\n{configuration}{fence}\n\n");
         let seal = blake3::hash(text.as_bytes()).to_hex();
         let _ = write!(text, "{SEAL}{seal}{SEAL_END}");
         Ok(text)
@@ -87,7 +90,8 @@ impl ModelCard<'_> {
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         let train = self.plan.train();
-        let active = train.active().map(|it| format!("{} `{}` (`{}`)", it.weight, it.name, it.objective.kind()));
+        let active =
+            train.active().map(|it| format!("{} {} (`{}`)", it.weight, markdown_code(it.name), it.objective.kind()));
         let (trained, frozen) = train.parameters();
         let data = self.plan.data();
         let tokenizer = &data.manifest.tokenizer;
@@ -118,5 +122,22 @@ impl ModelCard<'_> {
         let run = remote_store::existing_path(self.run)?;
         let listed = checkpoint::list_with_reasons(&run, &self.plan.train().checkpoints)?;
         Ok(listed.into_iter().find(|it| it.step == self.step).map_or_else(BTreeMap::new, |it| it.figures))
+    }
+}
+
+/// Returns a fence that no run of backticks in a block of code closes.
+fn fence(code: &str) -> String {
+    let longest = code.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_ends_the_block_of_the_configuration() {
+        assert_eq!(fence("a = 'b'\n"), "```");
+        assert_eq!(fence("a = '\n```\n<script>'\n"), "````");
     }
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use cloze::exit::Usage;
+use pipeline::tokenize::TOKENIZER_CONFIG;
 use schemas::manifest;
 use store::Store;
 use trainer_plan::hf::{CONFIG, OWN_CODE, WEIGHTS};
@@ -20,8 +21,6 @@ use super::model_card::is_unchanged;
 
 /// Files of an export. A folder with any other file is never replaced.
 const FILES: [&str; 7] = [CONFIG, WEIGHTS, manifest::TOKENIZER, TOKENIZER_CONFIG, VOCAB, CARD, OWN_CODE];
-/// File that `AutoTokenizer` requires in addition to the tokenizer.
-pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// Vocabulary of a WordPiece tokenizer, for programs that do not read `tokenizer.json`.
 pub(super) const VOCAB: &str = "vocab.txt";
 /// Model card.

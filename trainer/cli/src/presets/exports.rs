@@ -16,6 +16,7 @@ pub(super) fn export_and_fill(name: &str, run: &Run, home: &Path) {
         let out = home.join(network);
         export::run(&run.folder, &export::Options { out: &out, step: None, family: None, network })
             .unwrap_or_else(|error| panic!("{name}, {network}: {error:#}"));
+        testkit::exports::assert_tokenizer(&out);
         let config = std::fs::read(out.join("config.json")).expect("written");
         let config: Value = serde_json::from_slice(&config).expect("JSON");
         let class = config["architectures"][0].as_str().expect("a class");
