@@ -22,7 +22,8 @@
 use std::ops::Range;
 
 use super::Format;
-use super::delimited::{Dialect, RowScanner, Rows, check};
+use super::delimited::{RowScanner, Rows, check};
+use super::delimiter::Dialect;
 use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::piece_ranges::cut_at;
@@ -45,7 +46,7 @@ impl Format for CommaSeparated {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        check(self, CSV, file, reading)
+        check(CSV, file, reading)
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {

@@ -3,11 +3,10 @@
 use std::mem::take;
 use std::ops::Range;
 
-use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
+use csv_core::{ReadFieldResult, Reader};
 
-use super::Format;
 use super::bytes::reserve;
-use super::delimiter::{self, QuoteCheck};
+use super::delimiter::{self, Dialect, QuoteCheck};
 use super::input_split::{PieceEnd, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::record::{RawDocument, Record, RecordBuffers, RejectReason};
@@ -21,21 +20,8 @@ const MAX_HEADER_BYTES: usize = 1 << 20;
 /// Bytes of a field that the parser writes at a time.
 const OUTPUT_BYTES: usize = 4096;
 
-/// Rules of a table as text.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Dialect {
-    /// Delimiter of the format. The first row of a table with quotes may tell another one.
-    pub(super) delimiter: u8,
-    pub(super) has_quotes: bool,
-}
-
 /// Checks the first row of a file, and that not all rows after it are rejected.
-pub(super) fn check(
-    format: &dyn Format,
-    dialect: Dialect,
-    file: &InputFile,
-    reading: &ReadOptions,
-) -> Result<FileCheck> {
+pub(super) fn check(dialect: Dialect, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
     let head = head(file, reading)?;
     let check = of_text(&head);
     if check.unfit.is_some() || head.is_empty() {
@@ -63,20 +49,12 @@ pub(super) fn check(
     let escaped =
         || rows.dialect.has_quotes.then(|| delimiter::escaped_quotes(&head, rows.dialect.delimiter)).flatten();
     let unfit = match unfit.or_else(escaped) {
-        None => of_records(format, file, reading)?,
+        None => of_records(reading, |reading| Ok(Box::new(Rows::open(dialect, file, &(0..file.bytes), reading)?)))?,
         unfit => unfit,
     };
     let is_cut = head.len() as u64 >= HEAD_BYTES;
     let fields = names.into_iter().collect();
     Ok(FileCheck { unfit, head: Head { records, with_fields, fields, is_cut, ..Head::default() } })
-}
-
-impl Dialect {
-    fn parser(self) -> Reader {
-        let mut builder = ReaderBuilder::new();
-        builder.delimiter(self.delimiter).quoting(self.has_quotes).terminator(Terminator::CRLF);
-        builder.build()
-    }
 }
 
 /// Scanner of the rows of a range of a file.

@@ -1,9 +1,25 @@
 //! Delimiters and quotes of a table, told by its first line.
 
-use csv_core::ReaderBuilder;
+use csv_core::{Reader, ReaderBuilder, Terminator};
 
-use super::delimited::Dialect;
 use super::lines::BYTE_ORDER_MARK;
+
+/// Rules of a table as text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    /// Delimiter of the format. The first row of a table with quotes may tell another one.
+    pub(super) delimiter: u8,
+    pub(super) has_quotes: bool,
+}
+
+impl Dialect {
+    /// Returns a parser of these rules.
+    pub(super) fn parser(self) -> Reader {
+        let mut builder = ReaderBuilder::new();
+        builder.delimiter(self.delimiter).quoting(self.has_quotes).terminator(Terminator::CRLF);
+        builder.build()
+    }
+}
 
 /// Delimiters that programs write instead of commas, each with its name.
 const OTHERS: [(u8, &str); 3] = [(b';', "semicolons"), (b'\t', "tabs"), (b'|', "vertical bars")];

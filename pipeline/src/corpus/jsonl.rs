@@ -52,12 +52,20 @@ impl Format for JsonLines {
             let head = check_elements(file, &fields, reading)?;
             // An array without a whole element is damaged, and of this format.
             let is_doubted = unfit.is_none() && head.records > 0 && head.with_fields == 0;
-            let unfit = if is_doubted { of_records(self, file, reading)? } else { unfit };
+            let unfit = if is_doubted {
+                of_records(reading, |reading| self.open(file, &(0..file.bytes), reading))?
+            } else {
+                unfit
+            };
             return Ok(FileCheck { unfit, head });
         }
         let FileCheck { unfit, .. } = of_lines(file, &head, reading)?;
         let unfit = unfit.or_else(|| not_lines(&head).map(str::to_owned));
-        let unfit = if unfit.is_none() { of_records(self, file, reading)? } else { unfit };
+        let unfit = if unfit.is_none() {
+            of_records(reading, |reading| self.open(file, &(0..file.bytes), reading))?
+        } else {
+            unfit
+        };
         Ok(FileCheck { unfit, head: parse_head(&head, &fields) })
     }
 

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
-use super::Format;
 use super::bytes::open;
-use super::input_split::ReadOptions;
+use super::input_split::{PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::record::{RecordBuffers, RejectReason};
 use crate::Result;
@@ -123,12 +122,15 @@ pub(super) fn of_lines(file: &InputFile, head: &[u8], reading: &ReadOptions) -> 
 }
 
 /// Returns the reason why a file is of another format: each record of its beginning is rejected. Returns `None` if one is
-/// not, or if there is no record.
+/// not, or if there is no record. `open` opens the records of the whole file.
 ///
 /// `prepare.max_bad_lines` would accept such a file, and lose all of its text.
-pub(super) fn of_records(format: &dyn Format, file: &InputFile, reading: &ReadOptions) -> Result<Option<String>> {
+pub(super) fn of_records(
+    reading: &ReadOptions,
+    open: impl FnOnce(&ReadOptions) -> Result<Box<dyn PieceReader>>,
+) -> Result<Option<String>> {
     let reading = ReadOptions { memory_budget: reading.memory_budget.part(), ..reading.uncounted() };
-    let mut records = format.open(file, &(0..file.bytes), &reading)?;
+    let mut records = open(&reading)?;
     let mut spare = RecordBuffers::default();
     let mut count = 0_u64;
     let mut first = None;
@@ -156,8 +158,10 @@ fn is_of_other_format(reason: RejectReason) -> bool {
 /// Returns the message for a file whose first `count` records are all rejected, the first for that reason.
 fn all_rejected(reason: RejectReason, count: u64, reading: &ReadOptions) -> String {
     let text = schemas::printable(&reading.text_field);
-    let id =
-        reading.id_field.iter().map(|id| format!(" and an id in `{}`", schemas::printable(id))).collect::<String>();
+    let id = match &reading.id_field {
+        Some(id) => format!(" and an id in `{}`", schemas::printable(id)),
+        None => String::new(),
+    };
     let what = match reason {
         RejectReason::BrokenJson => "is a JSON object: it is of another format".to_owned(),
         RejectReason::BrokenRecord => {
@@ -167,7 +171,7 @@ fn all_rejected(reason: RejectReason, count: u64, reading: &ReadOptions) -> Stri
         _ => format!("has a text in the field `{text}`{id}: it is of another format, or has other fields"),
     };
     format!(
-        "none of its first {count} records {what}; take it out of `prepare.inputs` and prepare it as a source of its own \
+        "none of its first {count} records {what}; take it out of `prepare.inputs` and prepare it as a separate source \
          (`[sources]`), or set `prepare.on_invalid_file = \"skip\"` to leave such files out"
     )
 }

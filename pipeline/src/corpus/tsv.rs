@@ -17,7 +17,8 @@
 use std::ops::Range;
 
 use super::Format;
-use super::delimited::{Dialect, Rows, check};
+use super::delimited::{Rows, check};
+use super::delimiter::Dialect;
 use super::input_split::{PieceRange, PieceReader, ReadOptions};
 use super::inputs::InputFile;
 use super::lines::{Border, cut};
@@ -40,7 +41,7 @@ impl Format for TabSeparated {
     }
 
     fn check(&self, file: &InputFile, reading: &ReadOptions) -> Result<FileCheck> {
-        check(self, TSV, file, reading)
+        check(TSV, file, reading)
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &ReadOptions) -> Result<Vec<PieceRange>> {

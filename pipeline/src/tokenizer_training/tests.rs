@@ -286,10 +286,11 @@ fn words_that_no_memory_holds_are_refused_for_any_number_of_workers() {
 #[test]
 fn corpora_of_several_formats_are_counted_together() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let lines =
-        |range: std::ops::Range<u32>| range.map(|line| format!("the cat {line} sat on the mat\n")).collect::<String>();
+    let lines = |range: std::ops::Range<u32>| {
+        range.map(|line| format!("the cat {line} sat on the mat\n")).collect::<Vec<_>>().concat()
+    };
     let object = |line: &str| format!("{{\"text\": \"{line}\"}}\n");
-    let rest = lines(40..90).lines().map(object).collect::<String>();
+    let rest = lines(40..90).lines().map(object).collect::<Vec<_>>().concat();
     write_all(home.path(), &[("a.txt", lines(0..40)), ("b.jsonl", rest), ("all.txt", lines(0..90))]);
     let corpus = |name: &str, kind: &str| PrepareConfig {
         inputs: vec![home.path().join(name).display().to_string()],

@@ -113,5 +113,5 @@ fn tables_of_other_rules_are_refused_with_the_way_out() {
     assert!(body.contains("`body`, `id`") || body.contains("`id`, `body`"), "{body}");
     // A quote that is wrong far behind the beginning is counted: its text would be another.
     let far = "text\n".to_owned() + &"a\n".repeat(9000) + "\"b\" c\n";
-    check("csv", ("a.csv", far.as_bytes()), &["a"; 9000], &["broken_record@a.csv:9002"]);
+    check("csv", ("a.csv", far.as_bytes()), &vec!["a"; 9000], &["broken_record@a.csv:9002"]);
 }
