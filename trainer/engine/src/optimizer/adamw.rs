@@ -89,7 +89,7 @@ fn part_for(share: RankShard, numbers: usize) -> Range<i64> {
     bound(rank)..bound(rank + 1)
 }
 
-/// Returns the part of each gradient that belongs to a rank, whoever updates its weight.
+/// Returns the part of each gradient that belongs to a rank. The update may belong to another one.
 pub(crate) fn shares(gradients: &[Option<Tensor>], share: RankShard) -> Vec<Option<Tensor>> {
     let part = |gradient: &Tensor| {
         let part = part_for(share, gradient.numel());

@@ -270,7 +270,7 @@ impl Trainer {
     }
 
     /// Returns the norm of the gradients. Each of several ranks squares its part of them, so that all ranks have the same norm
-    /// bit for bit, and clip and skip alike on unequal processors too.
+    /// bit for bit, and clip and skip the same steps on unequal processors too.
     fn gradient_norm(&self, gradients: &[Option<Tensor>]) -> Result<Tensor, Error> {
         let share = self.ranks.share();
         if share.ranks() == 1 {
