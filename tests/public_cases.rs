@@ -173,7 +173,7 @@ fn labels_that_were_not_declared_have_a_way_out() {
         home.write(&format!("task/{name}.tsv"), &format!("text\tlabel\n{rows}"));
     }
     let outcome = finetune(&home, &format!("{task}{files}"));
-    outcome.assert_fails(2, &["train.tsv:2: column `label`: unknown label `1.0`", "`0`, `1`", "the key `labels`"]);
+    outcome.assert_fails(2, &[".tsv:2: column `label`: unknown label `1.0`", "`0`, `1`", "the key `labels`"]);
     let outcome = finetune(&home, &format!("{task}labels = [\"0.0\", \"1.0\"]\n{files}"));
     assert_eq!(outcome.code, Some(0), "{outcome}");
 }

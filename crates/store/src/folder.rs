@@ -268,7 +268,7 @@ impl Upload for StreamedPut {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::IsADirectory => {
-                    return Err(io::Error::new(error.kind(), "a folder has the name of this file; remove it"));
+                    return Err(io::Error::new(error.kind(), "a folder has the name of this file; move it elsewhere"));
                 }
                 Err(error) => return Err(error),
             }

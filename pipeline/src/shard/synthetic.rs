@@ -74,8 +74,10 @@ fn written(store: &Store) -> Result<Manifest> {
     Manifest::from_json(&store.get("manifest.json")?).map_err(|why| Error::Manifest { place, why })
 }
 
-/// Placeholder for a tokenizer that is never used.
-const TOKENIZER: &[u8] = b"{}\n";
+/// Tokenizer of the special tokens alone. No text is tokenized with it.
+const TOKENIZER: &[u8] = br#"{"model": {"type": "WordLevel", "unk_token": "[UNK]",
+"vocab": {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}}}
+"#;
 
 impl Synthetic {
     /// Writes the folder, of one part, and returns its manifest.
