@@ -116,8 +116,7 @@ pub enum Verb {
     Tokenizer(TokenizerVerb),
     /// Tokenize the corpus into shards; rerun to continue or update.
     ///
-    /// Reads the corpus of `[prepare]` and writes shards and a manifest. After an interruption, or when input files have
-    /// changed, the same command continues.
+    /// Writes shards and a manifest. After an interruption or a change of the corpus, the same command continues.
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: cloze prepare -c run.toml --set prepare.workers=8"
@@ -125,8 +124,7 @@ pub enum Verb {
     Prepare(PrepareArgs),
     /// Check a prepared folder, and make damaged parts again.
     ///
-    /// Hashes and decodes all shards and tables, and compares them with the records and the manifest. Exits with 1 if
-    /// anything is damaged.
+    /// Hashes and decodes all shards and tables. Exits with 1 if anything is damaged.
     #[command(after_help = "Example: cloze verify data --repair -c run.toml")]
     Verify {
         /// Prepared folder.
@@ -142,8 +140,7 @@ pub enum Verb {
     },
     /// Check a configuration and print the run before it costs anything.
     ///
-    /// Refuses what `cloze train` would refuse on this machine. If the data are prepared, the configuration is checked
-    /// against them.
+    /// Refuses what `cloze train` would refuse on this machine, with the prepared data if they exist.
     #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --on h100 --watts 700")]
     Plan {
         #[command(flatten)]

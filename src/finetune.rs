@@ -28,7 +28,7 @@ use pipeline::labelled;
 use store::Store;
 use tasks::metric::{EntityScheme, TaskMetric};
 use tasks::task::{ExampleSet, SetPurpose};
-use tasks::{AnyTask, Example, Gold, TaskOutput};
+use tasks::{AnyTask, Example, TaskOutput};
 use telemetry::quantities::count;
 use telemetry::terminal::{line, note};
 
@@ -273,16 +273,10 @@ fn existing_sets(task: &AnyTask, folder: &Path) -> anyhow::Result<Vec<ExampleSet
 }
 
 /// Returns the scheme of the entities of a task that is measured by entities.
-fn entity_scheme(task: &AnyTask, train: &[Example]) -> Option<EntityScheme> {
+fn entity_scheme(task: &AnyTask) -> Option<EntityScheme> {
     let output = task.output();
     let is_of_entities = matches!(output, TaskOutput::WordLabels { .. }) && task.metrics()[0] != TaskMetric::Accuracy;
-    let scheme =
-        EntityScheme::from_labels(output.labels().iter().map(String::as_str)).ok().filter(|_| is_of_entities)?;
-    let sentences = train.iter().filter_map(|example| match &example.gold {
-        Gold::WordLabels(labels) => Some(labels.iter().map(|&label| &*output.labels()[label as usize]).collect()),
-        _ => None,
-    });
-    Some(scheme.of_sentences(sentences))
+    EntityScheme::from_labels(output.labels().iter().map(String::as_str)).ok().filter(|_| is_of_entities)
 }
 
 /// Examples that a run trains and validates on.
@@ -300,7 +294,7 @@ impl Splits {
             examples(set, data, task)
         };
         let mut train = of(SetPurpose::Train)?;
-        if let Some(scheme) = entity_scheme(task, &train) {
+        if let Some(scheme) = entity_scheme(task) {
             line(format_args!("entities are read and scored as {scheme}"));
         }
         if let Some(few_shot) = drawn.few_shot {

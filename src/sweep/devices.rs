@@ -3,7 +3,7 @@
 use super::grid::Setting;
 
 /// Variable of CUDA's driver with the devices that a process sees.
-pub(super) const VARIABLE: &str = "CUDA_VARIABLE";
+pub(super) const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// Values of [`VARIABLE`], one for each CUDA device that this process sees.
 pub(super) struct VisibleDevices(Vec<String>);

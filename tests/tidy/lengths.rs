@@ -8,7 +8,7 @@ use super::{files, read, report};
 const LINES_MAX: usize = 500;
 
 /// Files that are longer, with their number of lines. They may only become shorter.
-const LONGER: &[(&str, usize)] = &[("scripts/test-deploy", 511), ("trainer/plan/src/hf/config.rs", 506)];
+const LONGER: &[(&str, usize)] = &[("scripts/test-deploy", 511)];
 
 #[test]
 fn source_files_have_at_most_500_lines() {

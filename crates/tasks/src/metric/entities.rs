@@ -4,14 +4,14 @@
 //! The first character of a label is its prefix, the rest after a hyphen its type. The [`EntityScheme`] defines which
 //! labels are an entity:
 //!
-//! - BIO and IO are lenient: an `I-` after `O`, or after an entity of another type, begins an entity.
-//! - IOB1, BIOES and BILOU are strict: words whose labels break the scheme are no entity.
+//! - BIO, IOB1 and IO are lenient: an `I-` after `O`, or after an entity of another type, begins an entity.
+//! - BIOES and BILOU are strict: words whose labels break the scheme are no entity.
 //!
 //! An entity is right if its type, its first and its last word are right. Scores are micro averages; divisions by 0 give
 //! 0.
 //!
 //! # Source
-//! `seqeval`: for BIO and IO its default mode, which follows `conlleval`; for the others its mode `strict` with the scheme.
+//! `seqeval`: for BIO, IOB1 and IO its default mode, which follows `conlleval`; for the others its mode `strict` with the scheme.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,6 @@ pub fn entities<'a>(labels: &[&'a str], scheme: EntityScheme) -> Vec<Entity<'a>>
     match scheme {
         EntityScheme::Plain => of_types(labels),
         EntityScheme::Io | EntityScheme::Bio => lenient(labels),
-        EntityScheme::Iob1 => strict_iob1(labels),
         EntityScheme::Bioes => delimited(labels, 'E', 'S'),
         EntityScheme::Bilou => delimited(labels, 'L', 'U'),
     }
@@ -70,28 +69,6 @@ fn lenient<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
             first = index;
         }
         before = label;
-    }
-    found
-}
-
-/// Returns entities that begin and end as in IOB1.
-fn strict_iob1<'a>(labels: &[&'a str]) -> Vec<Entity<'a>> {
-    let labels: Vec<Label<'_>> = ["O"].iter().chain(labels).chain(&["O"]).copied().map(Label::new).collect();
-    let mut found = Vec::new();
-    let mut first = 1;
-    while first < labels.len() {
-        if !labels[first].begins_iob1_after(labels[first - 1]) {
-            first += 1;
-            continue;
-        }
-        let is_inside = |at: &usize| labels[*at].prefix == 'I' && labels[*at].kind == labels[first].kind;
-        let end = (first + 1..labels.len()).find(|at| !is_inside(at)).expect("the last label is outside");
-        let last = labels[end - 1];
-        // A `B-` of another type breaks the scheme after `B-`.
-        if last.prefix == 'I' || labels[end].prefix != 'B' || labels[end].kind == last.kind {
-            found.push(Entity { kind: last.kind, first: first - 1, last: end - 2 });
-        }
-        first = end;
     }
     found
 }
@@ -133,17 +110,6 @@ impl<'a> Label<'a> {
         let rest = rest.as_str();
         let kind = rest.split_once('-').map_or(rest, |(_, kind)| kind);
         Self { prefix, kind: if kind.is_empty() { "_" } else { kind } }
-    }
-
-    /// Returns whether an entity of IOB1 begins with this label.
-    fn begins_iob1_after(self, before: Self) -> bool {
-        let is_same = self.kind == before.kind;
-        match (before.prefix, self.prefix) {
-            ('O' | 'B', 'I') => true,
-            ('I', 'I') => !is_same,
-            ('I' | 'B', 'B') => is_same,
-            _ => false,
-        }
     }
 
     /// Returns whether an entity ends between this label and the next one.

@@ -10,10 +10,9 @@ pub enum EntityScheme {
     Plain,
     /// `I-` and `O`, or `I-`, `E-` and `O`. Neighbouring words of one type are one entity, unless `E-` ends it.
     Io,
-    /// BIO, also IOB2: each entity begins with `B-`.
+    /// BIO (IOB2), in which each entity begins with `B-`, or IOB1, in which only an entity directly after another one of
+    /// its type does. Both are read alike.
     Bio,
-    /// IOB1: only an entity directly after another one of its type begins with `B-`.
-    Iob1,
     /// BIOES, also IOBES: `E-` ends an entity of several words, `S-` is an entity of one word.
     Bioes,
     /// BILOU, also BILUO: `L-` ends an entity of several words, `U-` is an entity of one word.
@@ -24,8 +23,7 @@ pub enum EntityScheme {
 const HINT: &str = "rename the labels as BIO (`B-PER`, `I-PER`, `O`), or set `metric = \"accuracy\"`";
 
 impl EntityScheme {
-    /// Returns the scheme that the names of the labels show. Those of BIO and IOB1 are equal: see
-    /// [`of_sentences`](Self::of_sentences).
+    /// Returns the scheme that the names of the labels show.
     ///
     /// # Errors
     /// If the labels are of no known scheme, or could be of several.
@@ -63,29 +61,6 @@ impl EntityScheme {
             }
         }
     }
-
-    /// Returns the scheme of sentences whose labels have names of this scheme. They are IOB1 if an entity begins with `I-`,
-    /// and if each `B-` is directly after a word of its type.
-    #[must_use]
-    pub fn of_sentences<'a>(self, sentences: impl Iterator<Item = Vec<&'a str>>) -> Self {
-        if self != Self::Bio {
-            return self;
-        }
-        let mut begins_inside = false;
-        for labels in sentences {
-            let mut before = "O";
-            for label in labels {
-                let is_same = label.get(1..) == before.get(1..) && before != "O";
-                match label.chars().next() {
-                    Some('B') if !is_same => return Self::Bio,
-                    Some('I') if !is_same => begins_inside = true,
-                    _ => {}
-                }
-                before = label;
-            }
-        }
-        if begins_inside { Self::Iob1 } else { Self::Bio }
-    }
 }
 
 impl fmt::Display for EntityScheme {
@@ -93,8 +68,7 @@ impl fmt::Display for EntityScheme {
         f.write_str(match self {
             Self::Plain => "types without prefixes",
             Self::Io => "IO",
-            Self::Bio => "BIO (IOB2)",
-            Self::Iob1 => "IOB1",
+            Self::Bio => "BIO (IOB2, IOB1)",
             Self::Bioes => "BIOES (IOBES)",
             Self::Bilou => "BILOU (BILUO)",
         })
@@ -149,19 +123,5 @@ mod tests {
             let problem = scheme(labels).expect_err(labels);
             assert!(problem.contains(words) && problem.contains("metric = \"accuracy\""), "{problem}");
         }
-    }
-
-    #[test]
-    fn sentences_tell_iob1_from_bio() {
-        let scheme = |sentences: &[&str]| {
-            EntityScheme::Bio.of_sentences(sentences.iter().map(|labels| labels.split(' ').collect()))
-        };
-        assert_eq!(scheme(&["I-X I-X O", "I-X B-X I-X I-Y"]), EntityScheme::Iob1);
-        assert_eq!(scheme(&["O I-X", "O O"]), EntityScheme::Iob1, "no entity touches another one");
-        assert_eq!(scheme(&["B-X I-X O B-Y B-Y"]), EntityScheme::Bio);
-        assert_eq!(scheme(&["I-X B-X", "O B-X"]), EntityScheme::Bio, "a word alone begins with `B-`");
-        assert_eq!(scheme(&["I-X B-Y"]), EntityScheme::Bio, "an entity of another type needs no `B-` in IOB1");
-        assert_eq!(scheme(&["O O"]), EntityScheme::Bio);
-        assert_eq!(EntityScheme::Bioes.of_sentences([vec!["I-X"]].into_iter()), EntityScheme::Bioes);
     }
 }

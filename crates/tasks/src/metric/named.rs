@@ -261,13 +261,11 @@ impl<'a> Computed<'a> {
     }
 }
 
-/// Counts entities by the scheme of the labels. The gold labels tell IOB1 from BIO. Returns `None` if the labels are of no
-/// scheme.
+/// Counts entities by the scheme of the labels. Returns `None` if the labels are of no scheme.
 fn count_entities(labels: &[String], gold: &[Vec<u32>], predicted: &[Vec<u32>]) -> Option<EntityCounts> {
     assert_eq!(gold.len(), predicted.len(), "one prediction per sentence");
     let names = |indices: &[u32]| indices.iter().map(|&index| labels[index as usize].as_str()).collect::<Vec<_>>();
     let scheme = EntityScheme::from_labels(labels.iter().map(String::as_str)).ok()?;
-    let scheme = scheme.of_sentences(gold.iter().map(|gold| names(gold)));
     let mut counts = EntityCounts::default();
     gold.iter().zip(predicted).for_each(|(gold, predicted)| counts.add(&names(gold), &names(predicted), scheme));
     Some(counts)

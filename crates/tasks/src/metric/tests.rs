@@ -85,14 +85,14 @@ fn strict_schemes_have_the_entities_of_seqeval() {
     for (labels, expected) in [
         ("I-X I-X B-X I-X I-Y O", "X0-1 X2-3 Y4-4"),
         ("I-X B-X B-X O", "X0-0 X1-1 X2-2"),
-        // A `B-` after nothing, or after another type, begins no entity of IOB1.
-        ("O B-X O I-X", "X3-3"),
-        ("O B-X I-X", "X2-2"),
-        ("I-X B-Y O", "X0-0"),
-        ("I-X B-X B-Y", "X0-0"),
+        // Not of IOB1, and read as `conlleval` reads it.
+        ("O B-X O I-X", "X1-1 X3-3"),
+        ("O B-X I-X", "X1-2"),
+        ("I-X B-Y O", "X0-0 Y1-1"),
+        ("I-X B-X B-Y", "X0-0 X1-1 Y2-2"),
         ("I-X B-X I-Y", "X0-0 X1-1 Y2-2"),
     ] {
-        assert_eq!(found(EntityScheme::Iob1, labels), expected, "{labels}");
+        assert_eq!(found(EntityScheme::Bio, labels), expected, "{labels}");
     }
     assert_eq!(found(EntityScheme::Plain, "PER PER O ORG LOC"), "PER0-1 ORG3-3 LOC4-4");
 }
@@ -112,12 +112,12 @@ fn entities_are_scored_by_the_scheme_of_their_labels() {
     // Gold U U B L, predicted U U U O.
     assert_eq!(score("O B-X I-X L-X U-X", &[4, 4, 1, 3], &[4, 4, 4, 0]), two_thirds);
     assert_eq!(score("O B-X I-X E-X S-X", &[4, 4, 1, 3], &[4, 4, 4, 0]), two_thirds);
-    // Gold X0-1 X2-2 X4-4. The predicted `B-` at word 4 is no entity of IOB1.
+    // IOB1: gold X0-1 X2-2 X4-4, predicted X0-2 X4-4.
     assert_eq!(
-        score("O B-X I-X", &[2, 2, 1, 0, 2], &[2, 2, 1, 0, 1])[..2],
-        [MetricValue::Defined(1.0), MetricValue::Defined(2.0 / 3.0)]
+        score("O B-X I-X", &[2, 2, 1, 0, 2], &[2, 2, 2, 0, 2])[..2],
+        [MetricValue::Defined(1.0 / 2.0), MetricValue::Defined(1.0 / 3.0)]
     );
-    // The same labels as BIO: gold X0-1 X2-2 X4-4 are all found.
+    // The same entities as BIO are all found.
     assert_eq!(score("O B-X I-X", &[1, 2, 1, 0, 1], &[1, 2, 1, 0, 1]), [MetricValue::Defined(1.0); 3]);
     let undefined = MetricValue::Undefined(UndefinedReason::NotApplicable);
     assert_eq!(score("O B-X M-X E-X", &[1, 2, 3], &[1, 2, 3]), [undefined; 3], "labels of no scheme");

@@ -23,7 +23,9 @@ impl Logged {
     /// another order, so the weights after each of their steps are equal except for rounding.
     pub(crate) fn differs(&self, loss: f64, norm: f64) -> Option<bool> {
         let is_equal = |then: f64, now: f64| {
-            then.to_bits() == now.to_bits() || (self.ranks > 1 && (then - now).abs() <= ROUNDING * then.abs())
+            then.to_bits() == now.to_bits()
+                || (then.is_nan() && now.is_nan())
+                || (self.ranks > 1 && (then - now).abs() <= ROUNDING * then.abs())
         };
         self.figures.map(|(then_loss, then_norm)| !is_equal(then_loss, loss) || !is_equal(then_norm, norm))
     }
