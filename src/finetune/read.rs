@@ -1,6 +1,6 @@
 //! Examples of a set, with its invalid lines as one error.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use tasks::task::ExampleSet;
@@ -33,11 +33,11 @@ pub(super) fn each_example(
     let mut read_any = false;
     let mut errors = Vec::new();
     // Predictions of answers are written by id.
-    let mut ids = matches!(task.output(), TaskOutput::Spans { .. }).then(HashSet::new);
+    let mut ids = matches!(task.output(), TaskOutput::Spans { .. }).then(BTreeSet::new);
     for read in reader.by_ref() {
         match read {
             Ok(example) => {
-                if ids.as_mut().is_some_and(|ids| !ids.insert(blake3::hash(example.id.as_bytes()))) {
+                if ids.as_mut().is_some_and(|ids| !ids.insert(*blake3::hash(example.id.as_bytes()).as_bytes())) {
                     let id = &example.id;
                     let hint = "give each question its own, since predictions are written by id";
                     errors.push(format!(

@@ -212,7 +212,9 @@ mod tests {
         let documents = memory.0.iter().map(|(document, ..)| document + 1).max().unwrap_or(0);
         let mut plan = FoldPlan { documents, settled, bands: 2, max_bytes, keeps_partners: false };
         let mut earlier = BitSet::new(settled);
-        removed.iter().for_each(|&document| earlier.insert(document));
+        for document in removed {
+            earlier.insert(*document);
+        }
         let Ok(found) = fold(&plan, &earlier, &mut memory.clone());
         plan.keeps_partners = true;
         let Ok(named) = fold(&plan, &earlier, &mut memory.clone());

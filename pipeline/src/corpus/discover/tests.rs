@@ -24,7 +24,7 @@ fn a_pipe_in_a_folder_is_skipped_with_a_way_out() {
     assert_eq!((walked.paths.len(), walked.passed.hint().contains("copy its content to a file")), (1, true));
     assert!(walked.passed.description().is_some_and(|told| told.contains("1 a pipe (")), "named");
     fs::remove_file(home.path().join("a/x.txt")).expect("there");
-    let error = walk(&[folder], FileFilter::new(&["txt"])).err().expect("only a pipe").to_string();
+    let error = walk(&[folder], FileFilter::new(&["txt"])).expect_err("only a pipe").to_string();
     assert!(error.contains("1 a pipe") && error.contains("copy its content to a file"), "{error}");
 }
 

@@ -157,7 +157,7 @@ fn with_truncated(numbers: &[usize]) -> Home {
 }
 
 fn truncate(home: &Home, number: usize) {
-    let folder = Store::existing(&home.folder.path().join("in")).expect("there");
+    let folder = Store::existing(home.folder.path().join("in")).expect("there");
     let name = format!("{number:02}.txt.gz");
     let bytes = folder.get(&name).expect("there");
     folder.put(&name, &bytes[..bytes.len() - 9]).expect("written");
@@ -189,7 +189,11 @@ fn one_run_names_all_truncated_files_and_makes_all_other_parts() {
         assert!((1..parts.len()).contains(&whole), "{whole} of {} parts", parts.len());
         // The signatures of all documents are needed before the first part.
         let made = if home.config.duplicates.is_some() { "signatures" } else { "parts" };
-        let records = home.data().keys().filter(|name| name.starts_with(made) && name.ends_with(".json")).count();
+        let records = home
+            .data()
+            .keys()
+            .filter(|name| name.starts_with(made) && testkit::tree::has_extension(name, "json"))
+            .count();
         assert_eq!(records, whole, "{made}");
         for number in TRUNCATED {
             let name = format!("in/{number:02}.txt.gz");
@@ -217,7 +221,9 @@ fn every_share_makes_its_other_parts_and_names_its_truncated_files() {
         let processes = [(); 2].map(|()| scope.spawn(share));
         processes.map(|process| process.join().expect("no panic"))
     });
-    both.iter().for_each(|result| check_named(result.as_ref().expect_err("truncated files"), &TRUNCATED));
+    for result in &both {
+        check_named(result.as_ref().expect_err("truncated files"), &TRUNCATED);
+    }
     let indexed = Store::in_memory(store::FaultConfig::none());
     plan_in(&home, &indexed);
     let errors = (0..3).filter_map(|share| run(&indexed, index(share, 3)).err());
