@@ -164,7 +164,7 @@ fn words_are_labelled() {
     let more = ["--epochs", "6", "--lr", "2e-3", "--batch-size", "16", "--set", "train.threads=1"];
     let outcome = home.run(&[&args[..], &more].concat());
     assert!(outcome.code == Some(0) && outcome.stdout.contains("dev: 36 examples: entity_f1 1.0000"), "{outcome}");
-    assert!(outcome.stdout.contains("entities are read and scored as BIO (IOB2)"), "{outcome}");
+    assert!(outcome.stdout.contains("entities are read and scored as BIO (IOB2 or IOB1)"), "{outcome}");
     // Most sentences have several rows. The validation of a step has the metrics that its evaluation has.
     let first = home.log("out/run").into_iter().find(|event| event["kind"] == "validation").expect("a validation");
     let step = first["step"].to_string();

@@ -46,7 +46,7 @@ impl UnusableFiles {
             let _ = write!(message, "\nand {} more", files.len());
         }
         if count > 1 {
-            let _ = write!(message, "\n{count} files cannot be used; all other parts are made and kept");
+            let _ = write!(message, "\n{count} files cannot be used; the parts without them are made and kept");
         }
         Err(Error::UnusableFile { path, line, message })
     }
@@ -71,7 +71,7 @@ mod tests {
         files.append(others);
         files.add(Error::Stopped).expect_err("of no file");
         let error = files.refuse().expect_err("two files").to_string();
-        let expected = "a: truncated\nb:3: truncated\n2 files cannot be used; all other parts are made and kept";
+        let expected = "a: truncated\nb:3: truncated\n2 files cannot be used; the parts without them are made and kept";
         assert_eq!(error, expected);
         UnusableFiles::default().refuse().expect("no file");
     }

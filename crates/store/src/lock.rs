@@ -95,6 +95,11 @@ impl Lock {
         lease::seen(store, name)
     }
 
+    /// Returns whether an object is a lock, held or released. A file of another program is none.
+    pub fn is_lock(store: &Store, name: &str) -> io::Result<bool> {
+        lease::is_lock(store, name)
+    }
+
     /// Checks that this process still holds the lock. Call it before publishing. A lost lock is an error of kind
     /// `ResourceBusy` that names the new holder.
     pub fn check(&self) -> io::Result<()> {

@@ -16,10 +16,13 @@ use super::listing::ObjectListing;
 use super::part_list;
 use super::part_objects::is_like_a_part;
 use super::planned_inputs::{self, PlannedInputs};
-use super::provisional_manifest::ProvisionalManifest;
+use super::provisional_manifest::{self, ProvisionalManifest};
 use crate::corpus::{Corpus, KnownFiles};
 use crate::tokenize::{Facts, TOKENIZER_CONFIG, prepared_config};
 use crate::{Error, Result};
+
+/// Vocabulary of the first dataset version.
+const FIRST_VOCAB: &str = "vocab/00000.parquet";
 
 const HINT: &str = "name another `prepare.folder`, or move it elsewhere";
 
@@ -46,7 +49,8 @@ pub(super) fn refuse_files(store: &Store, tokenizer: &Facts, config: &PrepareCon
     }
     // A tokenizer that is configured in the folder keeps its own file of this name.
     let for_transformers = (!config.has_tokenizer_in_folder()).then_some(TOKENIZER_CONFIG);
-    let names = [manifest::TOKENIZER, fingerprints::NAME, planned_inputs::NAME, LOCK];
+    let names =
+        [manifest::TOKENIZER, fingerprints::NAME, planned_inputs::NAME, provisional_manifest::NAME, FIRST_VOCAB, LOCK];
     for name in names.into_iter().chain(for_transformers) {
         let found = store.get_with_stat(name)?;
         if found.is_some_and(|(bytes, _)| !is_ours(name, &bytes, tokenizer, config)) {
@@ -66,6 +70,8 @@ fn is_ours(name: &str, bytes: &[u8], tokenizer: &Facts, config: &PrepareConfig) 
         TOKENIZER_CONFIG => bytes == prepared_config(tokenizer, config.max_seq_len).as_bytes(),
         fingerprints::NAME => Fingerprints::unseal(bytes).is_ok(),
         planned_inputs::NAME => PlannedInputs::unseal(bytes).is_ok(),
+        // A readable one has ended the check, and vocabularies come after the first list.
+        provisional_manifest::NAME | FIRST_VOCAB => false,
         _ => bytes.is_empty() || serde_json::from_slice::<Value>(bytes).is_ok_and(|lock| lock.get("holder").is_some()),
     }
 }

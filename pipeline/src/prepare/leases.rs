@@ -90,14 +90,15 @@ pub(super) fn refuse_live(store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Removes all leases that no process holds, after all parts are complete. Returns the number of removed leases.
+/// Removes all leases that no process holds, after all parts are complete. Returns the number of removed leases. Files of
+/// other programs with the name of a lease, such as `part-00000` of Hadoop, stay.
 pub(super) fn remove_all(store: &Store) -> Result<u64> {
     let removed = request_all(store, all(store)?, |store, name: &String| {
-        let is_held = Lock::seen(store, name)?.is_some();
-        if !is_held {
+        let is_abandoned = Lock::is_lock(store, name)? && Lock::seen(store, name)?.is_none();
+        if is_abandoned {
             store.delete(name)?;
         }
-        Ok(!is_held)
+        Ok(is_abandoned)
     })?;
     let count = removed.iter().filter(|is_removed| **is_removed).count();
     if count > 0 && count == removed.len() {
@@ -109,7 +110,23 @@ pub(super) fn remove_all(store: &Store) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use store::FaultConfig;
+
     use super::*;
+
+    #[test]
+    fn files_of_other_programs_with_the_name_of_a_lease_stay() {
+        let store = Store::in_memory(FaultConfig::none());
+        let ours = name(PartId(1));
+        let holder = Holder::this_process();
+        drop(Lock::acquire(&store, &ours, holder, terms(Duration::from_secs(60))).expect("free"));
+        for (number, text) in [(0, "hadoop"), (2, ""), (3, "{}")] {
+            store.put(&name(PartId(number)), text.as_bytes()).expect("memory");
+        }
+        assert_eq!(remove_all(&store).expect("memory"), 1);
+        let left: Vec<String> = store.list("").expect("memory").into_iter().map(|entry| entry.name).collect();
+        assert_eq!(left, [0, 2, 3].map(|number| name(PartId(number))));
+    }
 
     #[test]
     fn only_names_of_leases_are_leases() {

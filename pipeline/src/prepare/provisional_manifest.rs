@@ -26,7 +26,7 @@ use crate::tokenize::{Facts, TOKENIZER_CONFIG};
 use crate::{Error, Result};
 
 /// Name of the object.
-const NAME: &str = "provisional_manifest.json";
+pub(super) const NAME: &str = "provisional_manifest.json";
 
 /// Name of the vocabulary: token and word start of each id, with count 0.
 const VOCAB: &str = "vocab/announced.parquet";

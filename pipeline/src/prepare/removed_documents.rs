@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use store::{ObjectWriter, Store};
 
 use super::json_lines::{LinesReader, LinesWriter, SUFFIX, is_intact};
+use super::part_objects::part_of;
 use super::partners::PartnerReader;
 use super::removal::Removal;
 use super::text_batch::DocumentRef;
@@ -192,7 +193,7 @@ struct ListedPartner {
 
 /// Returns the reason for which a document with that id is not in the folder, if a list has it.
 pub(super) fn find_reason(store: &Store, id: &str) -> Result<Option<String>> {
-    for entry in store.list(FOLDER)? {
+    for entry in store.list(FOLDER)?.into_iter().filter(|entry| part_of(&entry.name).is_some()) {
         let mut lines = LinesReader::<ListedRemoval>::open(store, &entry.name)?;
         while let Some(line) = lines.read()? {
             if line.id == id {

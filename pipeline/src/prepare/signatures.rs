@@ -11,7 +11,7 @@
 use std::io::Write;
 
 use duplicates::Signature;
-use schemas::Sealed;
+use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::{ObjectWriter, Store};
 
@@ -239,6 +239,12 @@ impl<'a> SignatureWriter<'a> {
 
 /// Whether signatures of a part are there, but not as they were written.
 pub(super) fn is_damaged(store: &Store, settings: &str, part: &Part) -> Result<bool> {
+    if let Some((bytes, _)) = replaceable(store.get_with_stat(&record_name(part)))?
+        && let Err(SealError::Version { .. }) = SignatureRecord::unseal(&bytes)
+    {
+        // The next preparation makes signatures of another version again.
+        return Ok(false);
+    }
     if SignatureRecord::read_intact(store, settings, part)?.is_some() {
         return Ok(false);
     }

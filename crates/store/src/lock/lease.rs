@@ -303,6 +303,12 @@ fn with_short_retries(store: &Store, name: &str, terms: LeaseConfig) -> io::Resu
     Ok(store.clone().with_retries(retries))
 }
 
+/// Whether an object is readable as a lock.
+pub(super) fn is_lock(store: &Store, name: &str) -> io::Result<bool> {
+    let found = store.get_with_stat(name)?;
+    Ok(found.is_some_and(|(bytes, _)| serde_json::from_slice::<Content>(&bytes).is_ok()))
+}
+
 /// Returns the apparent holder of the lock.
 pub(super) fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
     let Some((bytes, stat)) = store.get_with_stat(name)? else { return Ok(None) };

@@ -68,7 +68,7 @@ impl fmt::Display for EntityScheme {
         f.write_str(match self {
             Self::Plain => "types without prefixes",
             Self::Io => "IO",
-            Self::Bio => "BIO (IOB2, IOB1)",
+            Self::Bio => "BIO (IOB2 or IOB1)",
             Self::Bioes => "BIOES (IOBES)",
             Self::Bilou => "BILOU (BILUO)",
         })
