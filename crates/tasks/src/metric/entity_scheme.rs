@@ -11,7 +11,7 @@ pub enum EntityScheme {
     /// `I-` and `O`, or `I-`, `E-` and `O`. Neighbouring words of one type are one entity, unless `E-` ends it.
     Io,
     /// BIO (IOB2), in which each entity begins with `B-`, or IOB1, in which only an entity directly after another one of
-    /// its type does. Both are read alike.
+    /// its type does. Both are read in the same way.
     Bio,
     /// BIOES, also IOBES: `E-` ends an entity of several words, `S-` is an entity of one word.
     Bioes,
