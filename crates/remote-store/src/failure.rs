@@ -8,7 +8,7 @@
 //! | 429, 500, 502, 503 and other 5xx except 501, 505 and 507 | `WouldBlock` | yes |
 //! | 401, 403 | `PermissionDenied` | no |
 //! | 404, 410 | `NotFound` | no |
-//! | connection refused, host unknown, before the server has [answered](crate::answered) | `ConnectionRefused`, `NotConnected` | no |
+//! | connection refused, host unknown, before the server has answered | `ConnectionRefused`, `NotConnected` | no |
 //! | the same after an answer of the server | `ConnectionReset` | yes |
 //! | 507 | `StorageFull` | no |
 //! | all others | `Other`, `Unsupported` | no |

@@ -1,7 +1,7 @@
 //! Text of the written file, and its numbers.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemas::{manifest, shell_quoted};
 use telemetry::quantities::{bytes, short};
@@ -287,6 +287,12 @@ fn corpus_keys(survey: &Survey) -> String {
     text
 }
 
+/// Returns the folder for the tokenizer and the prepared data: `data`, unless the corpus is there.
+fn parent_of_data(inputs: &[String]) -> &'static str {
+    let is_there = |input: &String| Path::new(input).strip_prefix(".").unwrap_or(Path::new(input)).starts_with("data");
+    if inputs.iter().any(is_there) { "prepared" } else { "data" }
+}
+
 fn prepare_section(
     survey: &Survey,
     name: &str,
@@ -306,7 +312,7 @@ fn prepare_section(
     };
     match (&choice.model, &choice.data) {
         (None, None) => {
-            let _ = writeln!(text, "tokenizer = \"data/{name}-tokenizer.json\"");
+            let _ = writeln!(text, "tokenizer = \"{}/{name}-tokenizer.json\"", parent_of_data(&survey.inputs));
         }
         (None, Some(data)) => {
             let tokenizer = data.folder.join(manifest::TOKENIZER).display().to_string();
@@ -328,7 +334,8 @@ fn prepare_section(
             string(&data.packing)
         );
     } else {
-        let _ = writeln!(text, "folder = \"data/{name}\"    # `data.folder` follows it");
+        let parent = parent_of_data(&survey.inputs);
+        let _ = writeln!(text, "folder = \"{parent}/{name}\"    # `data.folder` follows it");
     }
     if let Some((packing, reason)) = recipe.packing.filter(|_| choice.data.is_none()) {
         let _ = writeln!(text, "packing = \"{packing}\"     # {reason}");

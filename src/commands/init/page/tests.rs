@@ -55,6 +55,18 @@ fn every_corpus_method_and_size_gives_a_valid_file() {
 }
 
 #[test]
+fn the_tokenizer_is_not_written_into_the_corpus() {
+    for (input, parent) in [("data", "prepared"), ("./data/*.jsonl", "prepared"), ("texts/data", "data")] {
+        let survey = Survey { inputs: vec![input.to_owned()], ..survey(1_000_000) };
+        let choice = Choice { method: Method::Mlm, size: None, model: None, data: None };
+        let table: toml::Table = page(&survey, "run", &choice).parse().expect("valid");
+        let key = |key: &str| table["prepare"][key].as_str().expect("a path").to_owned();
+        assert_eq!(key("tokenizer"), format!("{parent}/run-tokenizer.json"), "{input}");
+        assert_eq!(key("folder"), format!("{parent}/run"), "{input}");
+    }
+}
+
+#[test]
 fn padding_of_short_documents_and_weights_of_a_new_generator_are_explained() {
     let page_of = |method, model| page(&survey(1_000_000), "run", &Choice { method, size: None, model, data: None });
     // 55, 128 and 40 tokens in three rows of 128.
