@@ -74,29 +74,14 @@ impl<'a> Transfer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use testkit::LogRecords;
 
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Records(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Records {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// Takes ten seconds.
     #[test]
     fn a_long_wait_is_reported_once() {
-        let records = Records::default();
+        let records = LogRecords::default();
         let writer = records.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("started");
@@ -108,7 +93,7 @@ mod tests {
         for outcome in [outcomes.0, outcomes.1] {
             assert_eq!(outcome.expect_err("it never ends").kind(), ErrorKind::TimedOut);
         }
-        let log = String::from_utf8_lossy(&records.0.lock().expect("no panic")).into_owned();
+        let log = records.text();
         assert_eq!(log.lines().count(), 1, "{log}");
         assert!(log.contains("WARN") && log.contains("no progress for 10 s") && log.contains("s3://bucket/"), "{log}");
     }

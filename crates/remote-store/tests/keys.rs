@@ -1,27 +1,10 @@
 //! Buckets with keys that no request can name.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
-
 use remote_store::open_with;
 
 use crate::options::options;
+use testkit::LogRecords;
 use testkit::servers::s3::S3;
-
-/// Writer of log records into memory.
-#[derive(Clone, Default)]
-struct Records(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Records {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[test]
 fn keys_that_no_request_names_hide_no_other_key() {
@@ -38,7 +21,7 @@ fn keys_that_no_request_names_hide_no_other_key() {
         state.objects.insert("runs/a/".to_owned(), Vec::new());
         state.page = 2;
     }
-    let records = Records::default();
+    let records = LogRecords::default();
     let writer = records.clone();
     let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
     let recorded = tracing::subscriber::set_default(subscriber);
@@ -51,7 +34,7 @@ fn keys_that_no_request_names_hide_no_other_key() {
         assert_eq!(store.get(name).expect("there"), b"content", "{name}");
     }
     drop(recorded);
-    let log = String::from_utf8(records.0.lock().expect("no panic").clone()).expect("text");
+    let log = records.text();
     assert_eq!(log.lines().count(), 1, "one warning: {log}");
     for expected in ["WARN", "s3://bucket/runs", "objects=9", "runs/../x", "runs//a/b.txt", "rename them"] {
         assert!(log.contains(expected), "`{expected}` is missing in {log}");

@@ -1,27 +1,11 @@
 //! Planted credentials occur in no error, `Debug` output or log record.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 
 use remote_store::{StoreOptions, open_with};
 
+use testkit::LogRecords;
 use testkit::servers::http::{Response, serve};
-
-/// Writer of log records into memory.
-#[derive(Clone, Default)]
-struct Records(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Records {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Environment with a planted value for every credential.
 fn environment(address: &str) -> BTreeMap<String, String> {
@@ -44,7 +28,7 @@ fn environment(address: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn credentials_occur_in_no_output() {
-    let records = Records::default();
+    let records = LogRecords::default();
     let writer = records.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
@@ -93,7 +77,7 @@ fn credentials_occur_in_no_output() {
     let found: Vec<_> = outputs.lines().filter(|line| line.contains("planted")).collect();
     assert!(found.is_empty(), "{found:#?}");
     assert!(outputs.lines().count() > 200, "the outputs are too few:\n{outputs}");
-    let log = String::from_utf8_lossy(&records.0.lock().expect("no panic")).into_owned();
+    let log = records.text();
     let found: Vec<_> = log.lines().filter(|line| line.contains("planted")).collect();
     assert!(found.is_empty(), "{found:#?}");
 }

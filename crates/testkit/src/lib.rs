@@ -11,6 +11,7 @@
 //! | [`crash_after()`] | store that fails after a number of changes |
 //! | [`check_contract()`] | contract of every storage backend |
 //! | [`corpus`] | generated documents |
+//! | [`LogRecords`] | log records in memory |
 //! | [`exports`] | checks of exported models |
 //! | [`servers`] | servers of HTTP, S3 and Azure in memory, with faults |
 //! | [`tree`] | source files of this repository |
@@ -20,6 +21,7 @@ mod crash_after;
 pub mod exports;
 mod files;
 mod home;
+mod log_records;
 mod outcome;
 mod running;
 mod runs;
@@ -32,6 +34,7 @@ pub mod tuning;
 pub use self::crash_after::crash_after;
 pub use self::files::{files, folder_hash, is_temporary};
 pub use self::home::{Home, profile_args, program};
+pub use self::log_records::LogRecords;
 pub use self::outcome::Outcome;
 pub use self::running::{Running, send, wait_for_handler, wait_for_thread};
 pub use self::runs::{CLOCKS, assert_equal_runs, every_objective, values, with_every_objective};
